@@ -26,7 +26,7 @@ impl Machine {
             self.end_acquire(op, Outcome::Closed);
         }
         for id in self.leases.ids() {
-            let Some(held) = self.leases.remove(&mut self.context, &mut self.servers, id) else {
+            let Some(held) = self.remove_lease(id) else {
                 continue;
             };
             if held.leave_to_expire {

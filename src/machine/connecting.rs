@@ -42,7 +42,7 @@ impl Machine {
     pub(super) fn probed(&mut self, node: NodeId, probe: ServerProbe, sent: Mono) {
         self.servers.at(node).data.compare_clocks(sent, probe.time);
         if self.servers.learn(node, probe) {
-            self.leases.resume(&mut self.context, &mut self.servers, node);
+            self.resume_leases(node);
         }
     }
 
@@ -108,7 +108,7 @@ impl Machine {
                 self.send_release(id);
             }
         }
-        self.leases.resume(&mut self.context, &mut self.servers, node);
+        self.resume_leases(node);
         for op in in_order(&self.one_shots) {
             // Includes those sent elsewhere while their slot moved to a server without a connection.
             self.send_one_shot(op);

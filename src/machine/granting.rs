@@ -181,10 +181,10 @@ impl Machine {
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
         held.lone_share = fast_path && mode.is_shared();
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
-        self.leases.begin(context, &self.servers, held, request.hold);
-        context.complete(op, Outcome::Acquired { lease, fence, label: other_label });
+        self.begin_lease(held, request.hold);
+        self.context.complete(op, Outcome::Acquired { lease, fence, label: other_label });
         if is_incomplete {
-            self.leases.renew(context, &mut self.servers, id, request.ttl);
+            self.renew(id, request.ttl);
         }
         if beneficiary == Beneficiary::Queue {
             self.queues.remove_entry(&keys, id);

@@ -126,8 +126,7 @@ impl Machine {
         let (lease, fence) = (held.id, held.fence);
         context.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
-        self.leases
-            .reserve(&mut self.context, &mut self.servers, id, |keys| self.queues.block(keys));
+        self.reserve_handoffs(id);
         true
     }
 
@@ -138,13 +137,7 @@ impl Machine {
             _ if held.until <= self.context.now => self.leases.end(id),
             Ok(Reply::Reserved { fence, waiting }) => {
                 let alone = self.queues.are_only_own(&held.keys, waiting, &self.entries);
-                self.leases.reserved(
-                    &mut self.context,
-                    &self.servers,
-                    id,
-                    (fence, alone),
-                    finished,
-                );
+                self.handoffs_reserved(id, (fence, alone), finished);
                 None
             }
             // Its downgrade came first: a share is not handed off that way.

@@ -7,16 +7,16 @@
 //! A lease that is not renewed ends by itself, so it needs no such pause. At the same moments the server is asked whether
 //! it is held, for a server that has lost the lock grants it to others.
 
+mod renewal;
+
 use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::{Effect, Hold, LossReason};
-use super::request::{Fallback, Finished};
-use super::servers::Servers;
-use super::timers::{Owner, Timer};
+use super::request::Fallback;
+use super::timers::Timer;
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
-    drift, lease_until, valid_until,
+    Call, LeaseId, LockKeys, Mode, Mono, Token, TokenId, drift, lease_until, valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -264,43 +264,6 @@ impl Leases {
         context.token(held.id.token_id(), &held.label)
     }
 
-    /// Begins a granted lease, and schedules its renewal and its end.
-    pub(super) fn begin(
-        &mut self,
-        context: &mut Context,
-        servers: &Servers,
-        mut held: Lease,
-        terms: Hold,
-    ) {
-        let id = held.id.token_id();
-        held.begin_hold(context.now, terms);
-        held.plan_next_renewal(context.now);
-        held.data_number = servers.data_of(&held.keys).number;
-        context.stats.acquired += 1;
-        context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
-        context.timers.set(Timer::Lease(id), held.plan().0);
-        self.by_token.insert(id, held);
-    }
-
-    /// Ends a lease here: cancels its schedule and its validity.
-    pub(super) fn remove(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-    ) -> Option<Lease> {
-        let held = self.by_token.remove(&id);
-        if let Some(held) = &held {
-            context.timers.clear(Timer::Lease(id));
-            servers.forget(context, Owner::Renewal(id));
-            if self.reservations.remove(&id).is_some() {
-                servers.forget(context, Owner::Reservation(id));
-            }
-            context.push(Effect::SetDeadline { lease: held.id, until: None });
-        }
-        held
-    }
-
     /// Changes a lease, and updates its timer.
     pub(super) fn change(
         &mut self,
@@ -312,17 +275,6 @@ impl Leases {
             set(held);
             context.timers.set(Timer::Lease(id), held.plan().0);
         }
-    }
-
-    /// Renews a lease no more. False if this caller does not have it any more.
-    pub(super) fn let_expire(&mut self, context: &mut Context, lease: LeaseId) -> bool {
-        let is_held = self.valid(context, lease).is_some();
-        if is_held {
-            self.change(context, lease.token_id(), |held| {
-                (held.renew, held.leave_to_expire) = (false, true);
-            });
-        }
-        is_held
     }
 
     /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
@@ -350,97 +302,8 @@ impl Leases {
         Some(held)
     }
 
-    /// Asks for more handoffs of a whole lock, for which so many callers here wait, before its budget is spent.
-    pub(super) fn reserve(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-        waiting: impl FnOnce(&LockKeys) -> u8,
-    ) {
-        let owner = Owner::Reservation(id);
-        let Some(held) = self.get(id).filter(|_| !servers.is_open(owner)) else { return };
-        let data = servers.data_of(&held.keys);
-        // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
-        if context.config.quorum || data.denies_clock {
-            return;
-        }
-        let (lease, left) = (held.id, held.budget.left);
-        if !Reservation::is_due(self.reservations.get(&id), lease, left) {
-            return;
-        }
-        let block = waiting(&held.keys);
-        if block > left {
-            let (keys, token) = (held.keys.clone(), Self::token_of(context, held));
-            let ttl = held.within_hold(context.now, held.ttl);
-            let epoch = ServerTime::default();
-            let call = Call::Reserve { keys, token, ttl, epoch, block };
-            servers.send(context, owner, call, Fallback::None);
-            self.reservations.insert(id, Reservation::new(lease, block));
-        }
-    }
-
     pub(super) fn reservation(&mut self, id: TokenId) -> Option<&mut Reservation> {
         self.reservations.get_mut(&id)
-    }
-
-    /// Fences from `fence` on are reserved for more handoffs. `alone`: no other manager waits, so the budget begins anew.
-    pub(super) fn reserved(
-        &mut self,
-        context: &mut Context,
-        servers: &Servers,
-        id: TokenId,
-        (fence, alone): (u64, bool),
-        finished: &Finished,
-    ) {
-        let Some(held) = self.get(id) else { return };
-        let (lease, outdated) = (held.id, servers.data_of(&held.keys).is_outdated(fence));
-        self.confirm(context, servers, id, finished.sent, finished.ttl);
-        let Some(reservation) = self.reservations.get_mut(&id) else { return };
-        if outdated || !alone {
-            return reservation.end();
-        }
-        let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
-        self.change(context, id, |held| held.budget = budget);
-    }
-
-    /// The server has confirmed a lease of `ttl`, requested at `sent`. Its end never moves back.
-    pub(super) fn confirm(
-        &mut self,
-        context: &mut Context,
-        servers: &Servers,
-        id: TokenId,
-        sent: Mono,
-        ttl: Duration,
-    ) {
-        let Some(held) = self.by_token.get_mut(&id) else { return };
-        let (data_number, until) = (servers.data_of(&held.keys).number, valid_until(sent, ttl));
-        (held.data_number, held.confirmed) = (data_number, sent);
-        if until > held.until {
-            held.until = until;
-            context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
-        }
-        context.timers.set(Timer::Lease(id), held.plan().0);
-    }
-
-    /// Runs the next step of a lease. Returns the loss, if that is its end.
-    pub(super) fn due(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-    ) -> Option<Loss> {
-        let held = self.get(id)?;
-        match held.plan().1 {
-            Plan::HoldEnd => {
-                Some(Loss { id, reason: LossReason::MaxHold, give_back: GiveBack::Always })
-            }
-            Plan::LeaseEnd => self.end(id),
-            Plan::Renewal => {
-                self.renewal_due(context, servers, id);
-                None
-            }
-        }
     }
 
     /// The lease has ended by this process's clock, a little before it does by the server's.
@@ -479,40 +342,6 @@ impl Leases {
         self.pinged = self.pinged.filter(|pinged| at < *pinged);
     }
 
-    fn renewal_due(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
-        if servers.is_open(Owner::Renewal(id)) {
-            return self.renewal_overdue(context, servers, id);
-        }
-        let now = context.now;
-        let Some(held) = self.by_token.get_mut(&id) else { return };
-        let ttl = held.renewal_ttl(now);
-        if !held.renew {
-            // It ends without signs of life, too.
-            return self.renew(context, servers, id, ttl);
-        }
-        let pinged = *self.pinged.get_or_insert_with(|| {
-            context.push(Effect::Ping);
-            now
-        });
-        // If this thread is late as well, the process or its machine stood still: what is silent since then says nothing.
-        let silence = held.renewal.min(now).since(pinged);
-        held.stalled = silence >= Duration::from_millis(held.stall_timeout_ms.into());
-        if held.stalled {
-            // JavaScript may turn again before the lease ends; then renewal goes on.
-            let pause = held.ttl.max(held.left(now)) / 16;
-            return self.change(context, id, |held| held.plan_renewal(now, now + pause));
-        }
-        self.renew(context, servers, id, ttl);
-    }
-
-    /// A renewal has no answer yet: another connection may have one.
-    fn renewal_overdue(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
-        if let Some(held) = self.get(id) {
-            servers.press(context, &held.keys, held.pressure(context.now));
-        }
-        self.change(context, id, |held| held.renewal = Mono::NEVER);
-    }
-
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
     /// which is kept beside the lock.
     pub(super) fn extension(context: &Context, held: &Lease, ttl: Duration) -> (Call, Fallback) {
@@ -526,146 +355,6 @@ impl Leases {
         // While its slot moves, only the lock's own key is reliable. The record of the grant stays: if this owner lets
         // the lease run out, it counts as silent.
         (Call::Claim { keys, token, ttl }, Fallback::Extend)
-    }
-
-    /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume`] does later.
-    pub(super) fn renew(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-        ttl: Duration,
-    ) {
-        let owner = Owner::Renewal(id);
-        let Some(held) = self.get(id).filter(|_| !servers.is_open(owner)) else { return };
-        let (now, pressure) = (context.now, held.pressure(context.now));
-        let (call, fallback) = Self::extension(context, held, held.within_hold(now, ttl));
-        let is_sent = servers.send(context, owner, call, fallback);
-        if !is_sent {
-            servers.press(context, &held.keys, pressure);
-        }
-        self.change(context, id, |held| {
-            held.renewal = if is_sent { now + pressure } else { Mono::NEVER };
-            held.asked |= is_sent;
-        });
-    }
-
-    /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
-    /// one for every lease that these data have not confirmed.
-    pub(super) fn resume(&mut self, context: &mut Context, servers: &mut Servers, node: NodeId) {
-        let (now, data_number) = (context.now, servers.get(node).data.number);
-        let waits = |id: TokenId, held: &Lease| {
-            let here = servers.node(&held.keys) == node;
-            // A request that was lost with its connection waits for a retry, which is not soon enough.
-            let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
-            let doubted = held.data_number != data_number || held.notice.is_some();
-            here && !servers.is_open(Owner::Renewal(id)) && (unsent || doubted)
-        };
-        let waiting = self.by_token.iter().filter(|(id, held)| waits(**id, held));
-        let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
-        waiting.sort_unstable();
-        for id in waiting {
-            self.renewal_due(context, servers, id);
-        }
-    }
-
-    /// A renewal was answered, or never will be. Returns the loss, if the lease has ended.
-    pub(super) fn renewed(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-        finished: &Finished,
-    ) -> Option<Loss> {
-        let held = self.by_token.get_mut(&id).filter(|_| finished.awaited)?;
-        if held.until <= context.now {
-            return self.end(id);
-        }
-        let now = context.now;
-        let outdated = servers.data_of(&held.keys).is_outdated(held.fence);
-        let claims = finished.script == Some(Script::Claim);
-        match &finished.reply {
-            // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
-            // of a share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a
-            // lone share has never waited, so no message grants it anything.
-            Ok(Reply::Granted { fence: later })
-                if outdated && *later != held.fence && !held.lone_share =>
-            {
-                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
-            }
-            Ok(Reply::Owner(true)) if outdated && claims => {
-                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
-            }
-            Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                let (claimed, until) =
-                    (held.pending_renewal == Some(PendingRenewal::Claim), held.until);
-                held.pending_renewal = None;
-                if held.asked {
-                    held.notice = None;
-                }
-                self.confirm(context, servers, id, finished.sent, finished.ttl);
-                self.change(context, id, |held| held.plan_next_renewal(now));
-                // A claim is part of the grant, however short the hold.
-                let renewed = !claimed && self.get(id).is_some_and(|held| held.until > until);
-                context.stats.renewals += u64::from(renewed);
-                self.ask_about_notice(context, servers, id);
-                None
-            }
-            // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
-            Ok(Reply::Owner(false))
-                if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
-            {
-                self.change(context, id, |held| held.plan_retry(now));
-                None
-            }
-            // Only these answers are final; all others are retried until the lease ends.
-            Ok(Reply::Owner(false)) => {
-                // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
-                // taken away at once, and its token was enqueued again ahead of the message.
-                held.uncertain |= held.pending_renewal == Some(PendingRenewal::Claim);
-                self.denied(id)
-            }
-            Ok(_) => {
-                debug_assert!(false, "not a reply of an extension");
-                None
-            }
-            // Includes lost requests: the reconnection of an ASK target resumes no renewal.
-            Err(_) => {
-                self.change(context, id, |held| held.plan_retry(now));
-                None
-            }
-        }
-    }
-
-    /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
-    pub(super) fn hear_of_loss(
-        &mut self,
-        context: &mut Context,
-        servers: &mut Servers,
-        id: TokenId,
-        taken: &Taken,
-    ) {
-        let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
-        let Some(held) = self.by_token.get_mut(&id) else { return };
-        if held.keys == taken.keys && Self::token_of(context, held) == taken.token {
-            (held.notice, held.asked) = (Some(how), false);
-            self.ask_about_notice(context, servers, id);
-        }
-    }
-
-    /// Asks whether a message is true, unless a request is open. Messages must neither lengthen a lease, as of a
-    /// process that hangs, nor delay a due renewal, however many come.
-    fn ask_about_notice(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
-        let Some(held) = self.get(id) else { return };
-        if held.asked || held.notice.is_none() {
-            return;
-        }
-        if held.renewal <= context.now {
-            self.renewal_due(context, servers, id);
-        } else {
-            let left = held.left(context.now);
-            self.renew(context, servers, id, left);
-        }
     }
 }
 

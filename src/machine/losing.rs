@@ -21,13 +21,13 @@ impl Machine {
             entry.uncertain = true;
             return self.send_entry(id);
         }
-        self.leases.hear_of_loss(&mut self.context, &mut self.servers, id, taken);
+        self.notice_loss(id, taken);
     }
 
     pub(super) fn lose_if(&mut self, loss: Option<Loss>) {
         let Some(Loss { id, reason, give_back }) = loss else { return };
+        let Some(held) = self.remove_lease(id) else { return };
         let context = &mut self.context;
-        let Some(held) = self.leases.remove(context, &mut self.servers, id) else { return };
         if let Some((op, _)) = self.undecided.remove(&id) {
             context.complete(op, Outcome::Lost);
         }

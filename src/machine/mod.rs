@@ -304,7 +304,7 @@ impl Machine {
             }
             Owner::Reservation(id) => self.reserved(id, &finished),
             Owner::Renewal(id) => {
-                let loss = self.leases.renewed(&mut self.context, &mut self.servers, id, &finished);
+                let loss = self.renewed(id, &finished);
                 self.lose_if(loss);
             }
         }
@@ -342,7 +342,7 @@ impl Machine {
             }
             Timer::Lease(id) => {
                 self.left_to_expire.remove(&id);
-                let loss = self.leases.due(context, servers, id);
+                let loss = self.lease_due(id);
                 self.lose_if(loss);
             }
             Timer::OneShotDeadline(op) => {

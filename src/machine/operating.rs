@@ -114,8 +114,14 @@ impl Machine {
         self.begin_one_shot(op, call, Purpose::Downgrade(lease));
     }
 
+    /// Renews a lease no more.
     pub(super) fn let_expire(&mut self, op: OpId, lease: LeaseId) {
-        let is_held = self.leases.let_expire(&mut self.context, lease);
+        let is_held = self.leases.valid(&self.context, lease).is_some();
+        if is_held {
+            self.leases.change(&mut self.context, lease.token_id(), |held| {
+                (held.renew, held.leave_to_expire) = (false, true);
+            });
+        }
         self.context.complete(op, if is_held { Outcome::Done } else { Outcome::Lost });
     }
 
@@ -160,13 +166,7 @@ impl Machine {
             }
             (Purpose::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 if self.leases.hold_of(*lease).is_some() {
-                    self.leases.confirm(
-                        &mut self.context,
-                        &self.servers,
-                        lease.token_id(),
-                        sent,
-                        shot.call.ttl(),
-                    );
+                    self.confirm_lease(lease.token_id(), sent, shot.call.ttl());
                 }
                 Outcome::Done
             }
@@ -219,7 +219,7 @@ impl Machine {
         let told = (!label.is_empty()).then(|| label.to_string());
         let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
         held.uncertain = shot.uncertain;
-        self.leases.begin(&mut self.context, &self.servers, held, terms);
+        self.begin_lease(held, terms);
         Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
     }
 
@@ -241,7 +241,7 @@ impl Machine {
             let (id, label, mode) = (TokenId(number), Arc::clone(label), Mode::Exclusive);
             let mut held = Lease::new(id, keys, label, mode, ttl, *fence, until);
             held.uncertain = shot.uncertain;
-            self.leases.begin(&mut self.context, &self.servers, held, *terms);
+            self.begin_lease(held, *terms);
         }
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
     }

@@ -16,7 +16,7 @@ impl Machine {
         caller: Leaving,
         successor: Option<Successor>,
     ) {
-        let Some(held) = self.leases.remove(&mut self.context, &mut self.servers, id) else {
+        let Some(held) = self.remove_lease(id) else {
             return;
         };
         let waits_here = self.queues.has(&held.keys);

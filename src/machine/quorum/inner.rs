@@ -22,10 +22,7 @@ impl Machine {
 
     /// A majority can be asked again: sends every renewal that is due.
     pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        self.handle(now, out, |machine| {
-            let Self { context, servers, leases, .. } = machine;
-            leases.resume(context, servers, NodeId::default());
-        });
+        self.handle(now, out, |machine| machine.resume_leases(NodeId::default()));
     }
 
     /// How soon the lease that is nearest its end needs an attempt to connect.

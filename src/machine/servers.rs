@@ -4,22 +4,22 @@ mod open;
 mod requests;
 
 use self::open::Open;
-use crate::machine::connection::{self, Connection, InFlight};
-use crate::machine::context::Context;
-use crate::machine::discovery::Discovery;
-use crate::machine::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
-use crate::machine::request::{CallError, Finished, Sent};
-use crate::machine::routes::Routes;
-use crate::machine::server_data::ServerData;
-use crate::machine::timers::Owner;
-use crate::machine::waiting_room::WaitingRoom;
+use super::connection::{self, Connection, InFlight};
+use super::context::Context;
+use super::discovery::Discovery;
+use super::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
+use super::request::{CallError, Finished, Sent};
+use super::routes::Routes;
+use super::server_data::ServerData;
+use super::timers::Owner;
+use super::waiting_room::WaitingRoom;
 use crate::protocol::{Failure, LockKeys, Mono, NodeId, Reply, ServerTime, Take};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub(in crate::machine) struct Servers {
+pub(super) struct Servers {
     list: Vec<Server>,
     /// The requests that owners wait for; the connections have the calls.
     open: Open,
@@ -33,18 +33,18 @@ pub(in crate::machine) struct Servers {
     rerouted: bool,
     /// How many connections were reported as lost whose servers have no locks any more.
     gone: u32,
-    pub(in crate::machine) discovery: Discovery,
+    pub(super) discovery: Discovery,
     /// The channel of this manager's grants; in a Cluster each lock has a channel of that name and its own tag.
     inbox: Arc<str>,
     last_number: u32,
 }
 
 #[derive(Debug)]
-pub(in crate::machine) struct Server {
-    pub(in crate::machine) connection: Connection<Sent>,
-    pub(in crate::machine) data: ServerData,
+pub(super) struct Server {
+    pub(super) connection: Connection<Sent>,
+    pub(super) data: ServerData,
     /// The owners whose requests wait for room on the connection.
-    pub(in crate::machine) room: WaitingRoom,
+    pub(super) room: WaitingRoom,
 }
 
 impl Server {
@@ -58,11 +58,11 @@ impl Server {
 }
 
 impl Servers {
-    pub(in crate::machine) fn new(inbox: Arc<str>) -> Self {
+    pub(super) fn new(inbox: Arc<str>) -> Self {
         Self { list: vec![Server::new()], inbox, ..Self::default() }
     }
 
-    pub(in crate::machine) fn at(&mut self, node: NodeId) -> &mut Server {
+    pub(super) fn at(&mut self, node: NodeId) -> &mut Server {
         let index = usize::from(node.0);
         if self.list.len() <= index {
             self.list.resize_with(index + 1, Server::new);
@@ -71,24 +71,24 @@ impl Servers {
     }
 
     /// A server that [`Self::at`] has created before.
-    pub(in crate::machine) fn get(&self, node: NodeId) -> &Server {
+    pub(super) fn get(&self, node: NodeId) -> &Server {
         &self.list[usize::from(node.0)]
     }
 
-    pub(in crate::machine) fn node(&self, keys: &LockKeys) -> NodeId {
+    pub(super) fn node(&self, keys: &LockKeys) -> NodeId {
         self.routes.node(keys)
     }
 
-    pub(in crate::machine) fn of(&self, keys: &LockKeys) -> &Server {
+    pub(super) fn of(&self, keys: &LockKeys) -> &Server {
         self.get(self.node(keys))
     }
 
-    pub(in crate::machine) fn data_of(&self, keys: &LockKeys) -> &ServerData {
+    pub(super) fn data_of(&self, keys: &LockKeys) -> &ServerData {
         &self.of(keys).data
     }
 
     /// Whether the server of a lock has no connection, though one was made or tried.
-    pub(in crate::machine) fn is_away(&self, keys: &LockKeys) -> bool {
+    pub(super) fn is_away(&self, keys: &LockKeys) -> bool {
         let connection = &self.of(keys).connection;
         !connection.is_up() && connection.was_tried()
     }
@@ -98,13 +98,13 @@ impl Servers {
     }
 
     /// Whether every wanted server is connected or has failed.
-    pub(in crate::machine) fn are_decided(&self) -> bool {
+    pub(super) fn are_decided(&self) -> bool {
         let mut wanted = self.list.iter().map(|it| &it.connection).filter(|it| it.is_wanted());
         wanted.all(|connection| connection.is_up() || connection.has_failed())
     }
 
     /// Whether every other wanted server has failed already.
-    pub(in crate::machine) fn is_last(&self, node: NodeId) -> bool {
+    pub(super) fn is_last(&self, node: NodeId) -> bool {
         let mut others = self.all().filter(|other| *other != node);
         others.all(|other| {
             let connection = &self.get(other).connection;
@@ -113,19 +113,19 @@ impl Servers {
     }
 
     /// Since when a server is silent, if one is; none if nothing is asked.
-    pub(in crate::machine) fn silent_since(&self) -> Option<Mono> {
+    pub(super) fn silent_since(&self) -> Option<Mono> {
         self.list.iter().filter_map(|server| server.connection.silent_since()).min()
     }
 
     /// The servers that have been asked and silent for `patience`.
-    pub(in crate::machine) fn silent(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
+    pub(super) fn silent(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
         let since = |node: NodeId| self.get(node).connection.silent_since();
         let is_silent = |node: &NodeId| since(*node).is_some_and(|since| since + patience <= now);
         self.all().filter(is_silent).collect()
     }
 
     /// The outcome of an operation on a lock that got no answer for `patience`.
-    pub(in crate::machine) fn unanswered(&self, keys: &LockKeys, patience: Duration) -> Outcome {
+    pub(super) fn unanswered(&self, keys: &LockKeys, patience: Duration) -> Outcome {
         let connection = &self.of(keys).connection;
         Outcome::Connection(if connection.is_up() {
             format!("no answer within {} ms", patience.as_millis())
@@ -136,18 +136,13 @@ impl Servers {
 
     /// The reading of the lock's server's clock at `at`, for the order of callers; none if it is unknown, or if there
     /// is no wait queue.
-    pub(in crate::machine) fn position_of(
-        &self,
-        context: &Context,
-        keys: &LockKeys,
-        at: Mono,
-    ) -> Option<u64> {
+    pub(super) fn position_of(&self, context: &Context, keys: &LockKeys, at: Mono) -> Option<u64> {
         let time = self.data_of(keys).server_time(at).filter(|_| !context.config.quorum);
         time.map(ServerTime::as_micros)
     }
 
     /// The channel on which this manager gets the grants of a lock; empty if it cannot.
-    pub(in crate::machine) fn inbox(&self, context: &Context, keys: &LockKeys) -> Arc<str> {
+    pub(super) fn inbox(&self, context: &Context, keys: &LockKeys) -> Arc<str> {
         if self.of(keys).connection.pubsub_denied {
             Arc::from("")
         } else if context.config.cluster {
@@ -157,13 +152,13 @@ impl Servers {
         }
     }
 
-    pub(in crate::machine) fn shard_channel(&self, keys: &LockKeys) -> Arc<str> {
+    pub(super) fn shard_channel(&self, keys: &LockKeys) -> Arc<str> {
         format!("{}:{{{}}}", self.inbox, keys.tag()).into()
     }
 
     /// Records the replication id that a server shows, and returns whether it has changed. Each change gets a number
     /// that no server had, by which a lease remembers the data that confirmed it.
-    pub(in crate::machine) fn learn(&mut self, node: NodeId, probe: ServerProbe) -> bool {
+    pub(super) fn learn(&mut self, node: NodeId, probe: ServerProbe) -> bool {
         let is_new = self.at(node).data.learn(probe);
         if is_new {
             self.number_data(node);
@@ -178,13 +173,13 @@ impl Servers {
     }
 
     /// Connects to a server, unless that was begun before.
-    pub(in crate::machine) fn want(&mut self, context: &mut Context, node: NodeId) {
+    pub(super) fn want(&mut self, context: &mut Context, node: NodeId) {
         if self.at(node).connection.want() {
             connection::attempt(context, node, None);
         }
     }
 
-    pub(in crate::machine) fn connected(
+    pub(super) fn connected(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -226,7 +221,7 @@ impl Servers {
         self.report_gone(context);
     }
 
-    pub(in crate::machine) fn set_pubsub_denied(
+    pub(super) fn set_pubsub_denied(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -242,7 +237,7 @@ impl Servers {
     }
 
     /// An attempt to connect failed, and another one follows. `within`: how soon a lease needs that, as below.
-    pub(in crate::machine) fn connect_failed(
+    pub(super) fn connect_failed(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -254,7 +249,7 @@ impl Servers {
     }
 
     /// Connects once more, unless the server has no locks any more.
-    pub(in crate::machine) fn reconnect(
+    pub(super) fn reconnect(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -287,12 +282,7 @@ impl Servers {
     }
 
     /// A lease waits for a connection to its server, or for an answer on it, and needs an attempt `within` this time.
-    pub(in crate::machine) fn press(
-        &mut self,
-        context: &mut Context,
-        keys: &LockKeys,
-        within: Duration,
-    ) {
+    pub(super) fn press(&mut self, context: &mut Context, keys: &LockKeys, within: Duration) {
         // A quorum knows which of its servers a lease waits for.
         if !context.config.quorum {
             let node = self.node(keys);
@@ -303,7 +293,7 @@ impl Servers {
 
     /// A connection is lost or given up: ends its requests without replies; none if it was not up. `within`: how soon a
     /// lease needs another.
-    pub(in crate::machine) fn disconnected(
+    pub(super) fn disconnected(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -326,7 +316,7 @@ impl Servers {
 
     /// A connection has ended, or another one has answered first: ends its requests without replies; none if it was not
     /// up.
-    pub(in crate::machine) fn lost(
+    pub(super) fn lost(
         &mut self,
         context: &mut Context,
         node: NodeId,
@@ -381,7 +371,7 @@ impl Servers {
     }
 
     /// The servers that leave a renewal unanswered and have no locks any more.
-    pub(in crate::machine) fn deserted(&self) -> Vec<NodeId> {
+    pub(super) fn deserted(&self) -> Vec<NodeId> {
         let is_deserted =
             |node: &NodeId| self.get(*node).connection.is_doubted() && !self.routes.has(*node);
         self.all().filter(is_deserted).collect()
@@ -397,11 +387,7 @@ impl Servers {
 
     /// Replaces the routes. Returns those servers among them that are connected, if anything has changed since the last
     /// call: an owner that waits for a connection to where its lock was is to ask where it is.
-    pub(in crate::machine) fn discovered(
-        &mut self,
-        context: &mut Context,
-        routes: Routes,
-    ) -> Vec<NodeId> {
+    pub(super) fn discovered(&mut self, context: &mut Context, routes: Routes) -> Vec<NodeId> {
         let changed = std::mem::take(&mut self.rerouted) || self.routes != routes;
         self.routes = routes;
         let mut nodes = self.routes.nodes();
@@ -422,17 +408,17 @@ impl Servers {
     }
 
     #[cfg(all(test, feature = "core"))]
-    pub(in crate::machine) fn all_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Server> {
         self.list.iter_mut()
     }
 
     #[cfg(all(test, feature = "core"))]
-    pub(in crate::machine) fn set_routes(&mut self, routes: Routes) {
+    pub(super) fn set_routes(&mut self, routes: Routes) {
         self.routes = routes;
     }
 }
 
 /// Whether a server turned out to be a replica.
-pub(in crate::machine) fn is_readonly(reply: &Result<Reply, Failure>) -> bool {
+pub(super) fn is_readonly(reply: &Result<Reply, Failure>) -> bool {
     matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "READONLY")
 }

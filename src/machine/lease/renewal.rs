@@ -1,0 +1,274 @@
+//! A lease from its begin to its end: its renewals, and what each answer means for it. A request for more handoffs
+//! extends it, too.
+
+use super::{GiveBack, Lease, Leases, Loss, PendingRenewal, Plan};
+use crate::machine::Machine;
+use crate::machine::handoff::Reservation;
+use crate::machine::interface::{Effect, Hold, LossReason};
+use crate::machine::request::{Fallback, Finished};
+use crate::machine::timers::{Owner, Timer};
+use crate::protocol::{Call, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until};
+use std::time::Duration;
+
+impl Machine {
+    /// Begins a granted lease, and schedules its renewal and its end.
+    pub(in crate::machine) fn begin_lease(&mut self, mut held: Lease, terms: Hold) {
+        let id = held.id.token_id();
+        held.begin_hold(self.context.now, terms);
+        held.plan_next_renewal(self.context.now);
+        held.data_number = self.servers.data_of(&held.keys).number;
+        self.context.stats.acquired += 1;
+        self.context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        self.context.timers.set(Timer::Lease(id), held.plan().0);
+        self.leases.by_token.insert(id, held);
+    }
+
+    /// Ends a lease here: cancels its schedule and its validity.
+    pub(in crate::machine) fn remove_lease(&mut self, id: TokenId) -> Option<Lease> {
+        let held = self.leases.by_token.remove(&id);
+        if let Some(held) = &held {
+            self.context.timers.clear(Timer::Lease(id));
+            self.servers.forget(&mut self.context, Owner::Renewal(id));
+            if self.leases.reservations.remove(&id).is_some() {
+                self.servers.forget(&mut self.context, Owner::Reservation(id));
+            }
+            self.context.push(Effect::SetDeadline { lease: held.id, until: None });
+        }
+        held
+    }
+
+    /// Runs the next step of a lease. Returns the loss, if that is its end.
+    pub(in crate::machine) fn lease_due(&mut self, id: TokenId) -> Option<Loss> {
+        let held = self.leases.get(id)?;
+        match held.plan().1 {
+            Plan::HoldEnd => {
+                Some(Loss { id, reason: LossReason::MaxHold, give_back: GiveBack::Always })
+            }
+            Plan::LeaseEnd => self.leases.end(id),
+            Plan::Renewal => {
+                self.renewal_due(id);
+                None
+            }
+        }
+    }
+
+    fn renewal_due(&mut self, id: TokenId) {
+        if self.servers.is_open(Owner::Renewal(id)) {
+            return self.renewal_overdue(id);
+        }
+        let now = self.context.now;
+        let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        let ttl = held.renewal_ttl(now);
+        if !held.renew {
+            // It ends without signs of life, too.
+            return self.renew(id, ttl);
+        }
+        let pinged = *self.leases.pinged.get_or_insert_with(|| {
+            self.context.push(Effect::Ping);
+            now
+        });
+        // If this thread is late as well, the process or its machine stood still: what is silent since then says nothing.
+        let silence = held.renewal.min(now).since(pinged);
+        held.stalled = silence >= Duration::from_millis(held.stall_timeout_ms.into());
+        if held.stalled {
+            // JavaScript may turn again before the lease ends; then renewal goes on.
+            let pause = held.ttl.max(held.left(now)) / 16;
+            return self
+                .leases
+                .change(&mut self.context, id, |held| held.plan_renewal(now, now + pause));
+        }
+        self.renew(id, ttl);
+    }
+
+    /// A renewal has no answer yet: another connection may have one.
+    fn renewal_overdue(&mut self, id: TokenId) {
+        if let Some(held) = self.leases.get(id) {
+            let within = held.pressure(self.context.now);
+            self.servers.press(&mut self.context, &held.keys, within);
+        }
+        self.leases.change(&mut self.context, id, |held| held.renewal = Mono::NEVER);
+    }
+
+    /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume`] does later.
+    pub(in crate::machine) fn renew(&mut self, id: TokenId, ttl: Duration) {
+        let owner = Owner::Renewal(id);
+        let Some(held) = self.leases.get(id).filter(|_| !self.servers.is_open(owner)) else {
+            return;
+        };
+        let (now, pressure) = (self.context.now, held.pressure(self.context.now));
+        let (call, fallback) = Leases::extension(&self.context, held, held.within_hold(now, ttl));
+        let is_sent = self.servers.send(&mut self.context, owner, call, fallback);
+        if !is_sent {
+            self.servers.press(&mut self.context, &held.keys, pressure);
+        }
+        self.leases.change(&mut self.context, id, |held| {
+            held.renewal = if is_sent { now + pressure } else { Mono::NEVER };
+            held.asked |= is_sent;
+        });
+    }
+
+    /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
+    /// one for every lease that these data have not confirmed.
+    pub(in crate::machine) fn resume_leases(&mut self, node: NodeId) {
+        let (now, data_number) = (self.context.now, self.servers.get(node).data.number);
+        let waits = |id: TokenId, held: &Lease| {
+            let here = self.servers.node(&held.keys) == node;
+            // A request that was lost with its connection waits for a retry, which is not soon enough.
+            let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
+            let doubted = held.data_number != data_number || held.notice.is_some();
+            here && !self.servers.is_open(Owner::Renewal(id)) && (unsent || doubted)
+        };
+        let waiting = self.leases.by_token.iter().filter(|(id, held)| waits(**id, held));
+        let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
+        waiting.sort_unstable();
+        for id in waiting {
+            self.renewal_due(id);
+        }
+    }
+
+    /// A renewal was answered, or never will be. Returns the loss, if the lease has ended.
+    pub(in crate::machine) fn renewed(&mut self, id: TokenId, finished: &Finished) -> Option<Loss> {
+        let held = self.leases.by_token.get_mut(&id).filter(|_| finished.awaited)?;
+        if held.until <= self.context.now {
+            return self.leases.end(id);
+        }
+        let now = self.context.now;
+        let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
+        let claims = finished.script == Some(Script::Claim);
+        match &finished.reply {
+            // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
+            // of a share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a
+            // lone share has never waited, so no message grants it anything.
+            Ok(Reply::Granted { fence: later })
+                if outdated && *later != held.fence && !held.lone_share =>
+            {
+                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
+            }
+            Ok(Reply::Owner(true)) if outdated && claims => {
+                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
+            }
+            Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
+                let (claimed, until) =
+                    (held.pending_renewal == Some(PendingRenewal::Claim), held.until);
+                held.pending_renewal = None;
+                if held.asked {
+                    held.notice = None;
+                }
+                self.confirm_lease(id, finished.sent, finished.ttl);
+                self.leases.change(&mut self.context, id, |held| held.plan_next_renewal(now));
+                // A claim is part of the grant, however short the hold.
+                let renewed =
+                    !claimed && self.leases.get(id).is_some_and(|held| held.until > until);
+                self.context.stats.renewals += u64::from(renewed);
+                self.ask_about_notice(id);
+                None
+            }
+            // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
+            Ok(Reply::Owner(false))
+                if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
+            {
+                self.leases.change(&mut self.context, id, |held| held.plan_retry(now));
+                None
+            }
+            // Only these answers are final; all others are retried until the lease ends.
+            Ok(Reply::Owner(false)) => {
+                // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
+                // taken away at once, and its token was enqueued again ahead of the message.
+                held.uncertain |= held.pending_renewal == Some(PendingRenewal::Claim);
+                self.leases.denied(id)
+            }
+            Ok(_) => {
+                debug_assert!(false, "not a reply of an extension");
+                None
+            }
+            // Includes lost requests: the reconnection of an ASK target resumes no renewal.
+            Err(_) => {
+                self.leases.change(&mut self.context, id, |held| held.plan_retry(now));
+                None
+            }
+        }
+    }
+
+    /// The server has confirmed a lease of `ttl`, requested at `sent`. Its end never moves back.
+    pub(in crate::machine) fn confirm_lease(&mut self, id: TokenId, sent: Mono, ttl: Duration) {
+        let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        let (data_number, until) =
+            (self.servers.data_of(&held.keys).number, valid_until(sent, ttl));
+        (held.data_number, held.confirmed) = (data_number, sent);
+        if until > held.until {
+            held.until = until;
+            self.context
+                .push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        }
+        self.context.timers.set(Timer::Lease(id), held.plan().0);
+    }
+
+    /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
+    pub(in crate::machine) fn notice_loss(&mut self, id: TokenId, taken: &Taken) {
+        let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
+        let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        if held.keys == taken.keys && Leases::token_of(&self.context, held) == taken.token {
+            (held.notice, held.asked) = (Some(how), false);
+            self.ask_about_notice(id);
+        }
+    }
+
+    /// Asks whether a message is true, unless a request is open. Messages must neither lengthen a lease, as of a
+    /// process that hangs, nor delay a due renewal, however many come.
+    fn ask_about_notice(&mut self, id: TokenId) {
+        let Some(held) = self.leases.get(id) else { return };
+        if held.asked || held.notice.is_none() {
+            return;
+        }
+        if held.renewal <= self.context.now {
+            self.renewal_due(id);
+        } else {
+            let left = held.left(self.context.now);
+            self.renew(id, left);
+        }
+    }
+
+    /// Asks for more handoffs of a whole lock, for which so many callers here wait, before its budget is spent.
+    pub(in crate::machine) fn reserve_handoffs(&mut self, id: TokenId) {
+        let owner = Owner::Reservation(id);
+        let Some(held) = self.leases.get(id).filter(|_| !self.servers.is_open(owner)) else {
+            return;
+        };
+        let data = self.servers.data_of(&held.keys);
+        // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
+        if self.context.config.quorum || data.denies_clock {
+            return;
+        }
+        let (lease, left) = (held.id, held.budget.left);
+        if !Reservation::is_due(self.leases.reservations.get(&id), lease, left) {
+            return;
+        }
+        let block = self.queues.block(&held.keys);
+        if block > left {
+            let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
+            let ttl = held.within_hold(self.context.now, held.ttl);
+            let epoch = ServerTime::default();
+            let call = Call::Reserve { keys, token, ttl, epoch, block };
+            self.servers.send(&mut self.context, owner, call, Fallback::None);
+            self.leases.reservations.insert(id, Reservation::new(lease, block));
+        }
+    }
+
+    /// Fences from `fence` on are reserved for more handoffs. `alone`: no other manager waits, so the budget begins anew.
+    pub(in crate::machine) fn handoffs_reserved(
+        &mut self,
+        id: TokenId,
+        (fence, alone): (u64, bool),
+        finished: &Finished,
+    ) {
+        let Some(held) = self.leases.get(id) else { return };
+        let (lease, outdated) = (held.id, self.servers.data_of(&held.keys).is_outdated(fence));
+        self.confirm_lease(id, finished.sent, finished.ttl);
+        let Some(reservation) = self.leases.reservations.get_mut(&id) else { return };
+        if outdated || !alone {
+            return reservation.end();
+        }
+        let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
+        self.leases.change(&mut self.context, id, |held| held.budget = budget);
+    }
+}
