@@ -27,10 +27,8 @@ mod interface;
 mod key_by_key;
 mod lease;
 mod lifecycle;
-mod losing;
 mod one_shot;
 mod operating;
-mod protocol;
 mod queue_entry;
 mod quorum;
 mod release;
@@ -51,10 +49,9 @@ mod window;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use interface::{
-    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Risk,
-    SendMode, ServerProbe, Wait,
+    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol,
+    Risk, SendMode, ServerProbe, UnderWay, Wait,
 };
-pub use protocol::{Protocol, UnderWay};
 pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;

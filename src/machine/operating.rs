@@ -262,4 +262,17 @@ impl Machine {
         }
         self.context.complete(op, outcome);
     }
+
+    pub(super) fn extensions_of(&self, lease: LeaseId) -> impl Iterator<Item = OpId> {
+        let shots = self.one_shots.iter().filter(move |(_, shot)| shot.extends() == Some(lease));
+        shots.map(|(op, _)| *op)
+    }
+
+    pub(super) fn end_extensions_of(&mut self, lease: LeaseId) {
+        let mut ops: Vec<_> = self.extensions_of(lease).collect();
+        ops.sort_unstable();
+        for op in ops {
+            self.end_one_shot(op, Outcome::Lost);
+        }
+    }
 }

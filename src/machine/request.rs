@@ -1,9 +1,12 @@
-//! One request: the call of an owner on its way to a server, and how it ends.
+//! One request: the call of an owner on its way to a server, how it ends, and which are on their way.
 
 use super::interface::SendMode;
 use super::key_by_key::KeyByKey;
 use super::timers::Owner;
-use crate::protocol::{Call, Mono, NodeId, Refusal, Reply, Script};
+use crate::protocol::{Call, Mono, NodeId, Refusal, Reply, RequestId, Script};
+use crate::slim::Slim;
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 /// A request in flight.
@@ -108,4 +111,45 @@ pub(super) enum CallError {
     Refused(Refusal),
     /// The request was not executed, and the right server is not connected yet.
     Unsent,
+}
+
+/// The open request of each owner, by kinds of owners: for an uncontended lock most kinds have none, and are looked up at
+/// no cost.
+#[derive(Debug, Default)]
+pub(super) struct Open([FxHashMap<u64, RequestId>; Owner::KINDS]);
+
+impl Open {
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(FxHashMap::len).sum()
+    }
+
+    pub(super) fn has(&self, owner: Owner) -> bool {
+        let (kind, number) = owner.parts();
+        self.0[kind].contains_key(&number)
+    }
+
+    pub(super) fn insert(&mut self, owner: Owner, id: RequestId) {
+        let (kind, number) = owner.parts();
+        self.0[kind].insert(number, id);
+    }
+
+    /// Returns whether the owner had one.
+    pub(super) fn remove(&mut self, owner: Owner) -> bool {
+        let (kind, number) = owner.parts();
+        let open = &mut self.0[kind];
+        !open.is_empty() && open.remove(&number).is_some()
+    }
+
+    /// Removes the request `id`. Returns whether it was its owner's open one.
+    pub(super) fn end(&mut self, owner: Owner, id: RequestId) -> bool {
+        let (kind, number) = owner.parts();
+        match self.0[kind].entry(number) {
+            Entry::Occupied(open) if *open.get() == id => {
+                open.remove();
+                self.0[kind].slim();
+                true
+            }
+            _ => false,
+        }
+    }
 }

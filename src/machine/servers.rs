@@ -1,14 +1,12 @@
 //! The servers of a manager: the connection to each, its data as far as known, the routes of locks, and the requests.
 
-mod open;
 mod requests;
 
-use self::open::Open;
 use super::connection::{self, Connection, InFlight};
 use super::context::Context;
 use super::discovery::Discovery;
 use super::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
-use super::request::{CallError, Finished, Sent};
+use super::request::{CallError, Finished, Open, Sent};
 use super::routes::Routes;
 use super::server_data::ServerData;
 use super::timers::Owner;

@@ -292,58 +292,39 @@ impl Call {
     /// The lock of the call, the first of several.
     #[must_use]
     pub const fn keys(&self) -> &LockKeys {
-        match self {
-            Self::Take { keys, .. }
-            | Self::Claim { keys, .. }
-            | Self::Delete { keys, .. }
-            | Self::Acquire { keys, .. }
-            | Self::Adopt { keys, .. }
-            | Self::Downgrade { keys, .. }
-            | Self::Extend { keys, .. }
-            | Self::ExtendShare { keys, .. }
-            | Self::Fill { keys, .. }
-            | Self::Force { keys, .. }
-            | Self::Free { keys, .. }
-            | Self::FreeShare { keys, .. }
-            | Self::KeepEntry { keys, .. }
-            | Self::KeepLock { keys, .. }
-            | Self::KeepShare { keys, .. }
-            | Self::HandoffShare { keys, .. }
-            | Self::Release { keys, .. }
-            | Self::Reserve { keys, .. }
-            | Self::Seal { keys, .. }
-            | Self::AcquireAll { first: (keys, _), .. }
-            | Self::Vote { keys, .. }
-            | Self::Withdraw { keys, .. } => keys,
-        }
+        self.lock().0
     }
 
     /// The caller.
     #[must_use]
     pub const fn token(&self) -> &Token {
+        self.lock().1
+    }
+
+    const fn lock(&self) -> (&LockKeys, &Token) {
         match self {
-            Self::Take { token, .. }
-            | Self::Claim { token, .. }
-            | Self::Delete { token, .. }
-            | Self::Acquire { token, .. }
-            | Self::Adopt { token, .. }
-            | Self::Downgrade { token, .. }
-            | Self::Extend { token, .. }
-            | Self::ExtendShare { token, .. }
-            | Self::Fill { token, .. }
-            | Self::Force { token, .. }
-            | Self::Free { token, .. }
-            | Self::FreeShare { token, .. }
-            | Self::KeepEntry { token, .. }
-            | Self::KeepLock { token, .. }
-            | Self::KeepShare { token, .. }
-            | Self::HandoffShare { token, .. }
-            | Self::Release { token, .. }
-            | Self::Reserve { token, .. }
-            | Self::Seal { token, .. }
-            | Self::AcquireAll { first: (_, token), .. }
-            | Self::Vote { token, .. }
-            | Self::Withdraw { token, .. } => token,
+            Self::AcquireAll { first: (keys, token), .. }
+            | Self::Take { keys, token, .. }
+            | Self::Claim { keys, token, .. }
+            | Self::Delete { keys, token, .. }
+            | Self::Acquire { keys, token, .. }
+            | Self::Adopt { keys, token, .. }
+            | Self::Downgrade { keys, token, .. }
+            | Self::Extend { keys, token, .. }
+            | Self::ExtendShare { keys, token, .. }
+            | Self::Fill { keys, token, .. }
+            | Self::Force { keys, token, .. }
+            | Self::Free { keys, token, .. }
+            | Self::FreeShare { keys, token, .. }
+            | Self::KeepEntry { keys, token, .. }
+            | Self::KeepLock { keys, token, .. }
+            | Self::KeepShare { keys, token, .. }
+            | Self::HandoffShare { keys, token, .. }
+            | Self::Release { keys, token, .. }
+            | Self::Reserve { keys, token, .. }
+            | Self::Seal { keys, token, .. }
+            | Self::Vote { keys, token, .. }
+            | Self::Withdraw { keys, token, .. } => (keys, token),
         }
     }
 

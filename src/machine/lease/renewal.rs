@@ -4,10 +4,12 @@
 use super::{GiveBack, Lease, Leases, Loss, PendingRenewal, Plan};
 use crate::machine::Machine;
 use crate::machine::handoff::Reservation;
-use crate::machine::interface::{Effect, Hold, LossReason};
+use crate::machine::interface::{Effect, Hold, LossReason, Outcome};
 use crate::machine::request::{Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
-use crate::protocol::{Call, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until};
+use crate::protocol::{
+    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until,
+};
 use std::time::Duration;
 
 impl Machine {
@@ -204,7 +206,18 @@ impl Machine {
     }
 
     /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
-    pub(in crate::machine) fn notice_loss(&mut self, id: TokenId, taken: &Taken) {
+    pub(in crate::machine) fn hear_of_loss(&mut self, taken: &Taken) {
+        let Some(id) = self.context.number_of(&taken.token) else { return };
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.keys == taken.keys
+            && entry.token == taken.token
+            && entry.confirming.take().is_some()
+        {
+            // Replicas would confirm a lost grant: the same token asks again. If the message is forged it owns the lock
+            // still, so its end must release it.
+            entry.uncertain = true;
+            return self.send_entry(id);
+        }
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
         if held.keys == taken.keys && Leases::token_of(&self.context, held) == taken.token {
@@ -270,5 +283,39 @@ impl Machine {
         }
         let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
         self.leases.change(&mut self.context, id, |held| held.budget = budget);
+    }
+
+    /// Ends a lease without its caller's release.
+    pub(in crate::machine) fn lose_if(&mut self, loss: Option<Loss>) {
+        let Some(Loss { id, reason, give_back }) = loss else { return };
+        let Some(held) = self.remove_lease(id) else { return };
+        let context = &mut self.context;
+        if let Some((op, _)) = self.undecided.remove(&id) {
+            context.complete(op, Outcome::Lost);
+        }
+        context.stats.lost += u64::from(reason != LossReason::Ended);
+        context.push(Effect::Lose { lease: held.id, reason });
+        self.end_extensions_of(held.id);
+        let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
+        let uncertain = held.uncertain || outdated;
+        let (given_back, twice) = match give_back {
+            GiveBack::Always => (true, held.uncertain),
+            GiveBack::IfUncertain => (uncertain, true),
+            GiveBack::Never => (false, false),
+        };
+        if given_back {
+            let token = Leases::token_of(&self.context, &held);
+            self.give_back(held.keys, token, twice);
+        }
+    }
+
+    /// A lock has a last lease of `ttl`, and is not this manager's any more.
+    pub(in crate::machine) fn leave(&mut self, lease: LeaseId, ttl: Duration) {
+        let Some(held) = self.leases.hold_of(lease) else { return };
+        let id = held.id.token_id();
+        self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back: GiveBack::Never }));
+        // A message about its grant may still be on its way.
+        self.left_to_expire.insert(id);
+        self.context.timers.set(Timer::Lease(id), self.context.now + ttl);
     }
 }

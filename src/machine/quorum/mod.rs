@@ -36,8 +36,9 @@ use self::wake::Channels;
 use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
 use crate::machine::connection::InFlight;
-use crate::machine::interface::{Command, Config, Effect, Event, Outcome, SendMode};
-use crate::machine::protocol::{Protocol, UnderWay};
+use crate::machine::interface::{
+    Command, Config, Effect, Event, Outcome, Protocol, SendMode, UnderWay,
+};
 use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
 use crate::protocol::{

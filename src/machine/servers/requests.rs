@@ -10,11 +10,10 @@
 //! once.
 
 use super::Servers;
-use super::open::Open;
 use crate::machine::connection::InFlight;
 use crate::machine::context::Context;
 use crate::machine::interface::{Effect, Outcome, SendMode};
-use crate::machine::request::{CallError, Fallback, Finished, Sent};
+use crate::machine::request::{CallError, Fallback, Finished, Open, Sent};
 use crate::machine::timers::{Owner, Timer};
 use crate::machine::waiting_room::Rank;
 use crate::protocol::{
