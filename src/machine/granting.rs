@@ -8,7 +8,7 @@ use super::lease::{Lease, PendingRenewal};
 use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step};
 use super::request::{CallError, Finished};
 use super::timers::Owner;
-use crate::protocol::{CLAIM, Grant, Intent, NodeId, Refusal, Reply, TokenId, valid_until};
+use crate::protocol::{CLAIM, Grant, Intent, NodeId, Refusal, Reply, Take, TokenId, valid_until};
 
 impl Machine {
     pub(super) fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -25,6 +25,12 @@ impl Machine {
         }
         if let Some(entry) = self.entries.get_mut(&id) {
             match finished.reply {
+                Ok(Reply::Take(Take::Held)) => {
+                    self.contention.was_held(&entry.keys);
+                    if let Some(op) = self.queues.tries_whole(entry) {
+                        return self.end_acquire(op, Outcome::Held);
+                    }
+                }
                 Ok(Reply::Held(ref held)) => {
                     self.contention.was_held(&entry.keys);
                     self.queues.has_position(entry, held);

@@ -5,7 +5,7 @@
 //! server; a share by one call, since each has its own fence. A budget limits how long other processes wait meanwhile.
 
 use super::context;
-use super::handoff::Reservation;
+use super::handoff::{HandoffBudget, Reservation};
 use super::interface::Outcome;
 use super::lease::Lease;
 use super::queue_entry::{Beneficiary, Entry, Granted, Step};
@@ -158,8 +158,7 @@ impl Machine {
         {
             return None;
         }
-        let budget =
-            if self.queues.is_alone(&held.keys) { held.budget } else { held.budget.next() };
+        let budget = held.budget.next();
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(context, Beneficiary::Queue);
         (entry.budget, entry.max_ttl) = (Some(budget), entry.ttl);
@@ -177,7 +176,7 @@ impl Machine {
             return Some(finished);
         }
         let successor = self.releases.get_mut(&release).and_then(|it| it.successor.take());
-        let Some((id, entry)) = successor else {
+        let Some((id, mut entry)) = successor else {
             return Some(finished);
         };
         self.queues.release_successor(&entry.keys);
@@ -185,6 +184,10 @@ impl Machine {
             Ok(Reply::HandedOff { fence, waiting }) => {
                 let alone = self.queues.are_only_own(&entry.keys, waiting, &self.entries);
                 self.queues.set_alone(&entry.keys, alone);
+                if alone {
+                    // It has overtaken nobody.
+                    entry.budget = entry.budget.map(HandoffBudget::restored);
+                }
                 self.grant_successor(id, *entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
