@@ -92,7 +92,7 @@ impl Machine {
                 }
             }
             Err(failure) if self.lifecycle.is_opening() => {
-                self.lifecycle.opened(context, Err(failure))
+                self.lifecycle.opened(context, Err(failure));
             }
             Err(_) => servers.discovery.ask_soon(context),
         }

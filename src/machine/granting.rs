@@ -182,8 +182,8 @@ impl Machine {
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
             budget.unwrap_or_else(|| HandoffBudget::new(context.now, request.ttl, mode, block));
-        held.pending_renewal =
-            pending_renewal.or((entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
+        held.pending_renewal = pending_renewal
+            .or_else(|| (entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
         held.lone_share = fast_path && mode.is_shared();
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());

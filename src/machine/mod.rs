@@ -3,13 +3,15 @@
 //! Its inputs are those of a [`Protocol`]: commands of callers, replies to requests, events of connections, and time.
 //! Each appends [`Effect`]s to a list that the caller owns and carries out in order.
 //!
-//! Each component owns its state and returns what follows; only [`Machine`] joins them:
+//! Each component owns its state and returns what follows. Only [`Machine`] joins them, in a chapter for each thing that
+//! it does:
 //!
 //! ```text
-//!   wait_queue ─ queue_entry                    a caller waits and is granted
-//!   lease ─ release                             holds, hands off, releases
-//!   one_shot                                    extend, downgrade, adopt, force, several at once
-//!   requests ─ servers ─ connection, routes     sending, and routing
+//!   chapter                       components
+//!   acquiring, granting           wait_queue ─ queue_entry
+//!   handing_off, releasing        lease ─ release
+//!   operating                     one_shot
+//!   connecting, closing           servers ─ connection, routes; lifecycle
 //! ```
 
 mod acquiring;
@@ -177,12 +179,8 @@ impl Protocol for Machine {
 
     fn stats(&self) -> Stats {
         let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
-        Stats {
-            held,
-            waiting,
-            unanswered: self.servers.unanswered_count(),
-            ..self.context.stats.clone()
-        }
+        let unanswered = self.servers.unanswered_count();
+        Stats { held, waiting, unanswered, ..self.context.stats.clone() }
     }
 }
 
@@ -232,16 +230,15 @@ impl Machine {
                 self.acquire(op, request);
             }
             Command::Adopt { name, owner, label, ttl, hold, mode } => {
-                let (owner, keys) =
-                    (Token::from_text(&owner), self.queues.keys_of(&self.context, &name));
-                self.adopt(op, keys, owner, (ttl, mode), (label, hold));
+                let keys = self.queues.keys_of(&self.context, &name);
+                self.adopt(op, keys, Token::from_text(&owner), (ttl, mode), (label, hold));
             }
             Command::Cancel => self.cancel(op),
             Command::Close => self.close(op),
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Purpose::Extend(lease)),
             Command::Leave { lease, ttl } => {
-                self.extend(op, lease, Some(ttl), Purpose::Leave(lease))
+                self.extend(op, lease, Some(ttl), Purpose::Leave(lease));
             }
             Command::Force { name, foreign, owners } => {
                 let keys = self.queues.keys_of(&self.context, &name);

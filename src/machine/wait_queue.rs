@@ -27,9 +27,9 @@ pub(super) struct AcquireRequest {
     pub(super) mode: Mode,
     pub(super) wait: Wait,
     /// Whether it waits as old code does: it asks again from time to time, and is in no queue.
-    pub(super) polls: bool,
+    polls: bool,
     /// Its number in the queue of its lock; none if it does not wait.
-    pub(super) ticket: Option<u64>,
+    ticket: Option<u64>,
     /// The entry of a caller that is in no queue.
     pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
