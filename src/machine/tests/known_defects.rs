@@ -41,13 +41,16 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release grants the lock to nobody",
         Kind::Steady,
-        script("if is_open(lock) and serve_queue(lock) == UNKNOWN then", "if false then"),
+        script(
+            "if not failure and is_open(lock) and serve_queue(lock) == UNKNOWN then",
+            "if false then",
+        ),
     ),
     (
         "only an owner's release grants the lock to a waiter",
         Kind::Steady,
         script(
-            "if is_open(lock) and serve_queue(lock) == UNKNOWN",
+            "if not failure and is_open(lock) and serve_queue(lock) == UNKNOWN",
             "if is_held and serve_queue(lock) == UNKNOWN",
         ),
     ),
