@@ -35,7 +35,8 @@ use self::servers::Servers;
 use self::wake::Channels;
 use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
-use crate::machine::connection::InFlight;
+use crate::machine::connection::{self, InFlight};
+use crate::machine::context::Context;
 use crate::machine::interface::{
     Command, Config, Effect, Event, Outcome, Protocol, SendMode, UnderWay,
 };
@@ -54,6 +55,7 @@ pub struct Quorum {
     machine: Machine,
     /// The effects of the machine, not carried out yet.
     wanted: VecDeque<Effect>,
+    context: Context,
     servers: Servers,
     ballots: Ballots,
     candidacies: Candidacies,
@@ -94,7 +96,7 @@ impl Protocol for Quorum {
     fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
         self.handle(now, out, |quorum| {
             quorum.event(usize::from(node.0), event);
-            if let Some(opened) = quorum.servers.opened() {
+            if let Some(opened) = quorum.servers.opened(&mut quorum.context) {
                 quorum.tell_event(opened);
             }
         });
@@ -103,13 +105,13 @@ impl Protocol for Quorum {
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |quorum| {
             // The servers go first: votes that fail with their connections do not wait for a ballot's deadline.
-            let (silent, detail) = quorum.servers.silent();
+            let (silent, detail) = quorum.servers.silent(&quorum.context);
             for node in silent {
                 quorum.disconnected(node, &detail);
             }
             quorum.timeouts();
             quorum.settle();
-            let has_ended = quorum.servers.context.effects.last() == Some(&Effect::Stop);
+            let has_ended = quorum.context.effects.last() == Some(&Effect::Stop);
             if !has_ended {
                 quorum.tell(Machine::handle_timeout);
             }
@@ -117,7 +119,8 @@ impl Protocol for Quorum {
     }
 
     fn next_timeout(&mut self) -> Option<Mono> {
-        [self.servers.next_timeout(), self.machine.next_timeout()].into_iter().flatten().min()
+        let servers = self.servers.next_timeout(&mut self.context);
+        [servers, self.machine.next_timeout()].into_iter().flatten().min()
     }
 
     fn is_idle(&self) -> bool {
@@ -126,7 +129,7 @@ impl Protocol for Quorum {
             && self.candidacies.is_empty()
             && self.withdrawals.is_empty()
             && self.servers.silent_since().is_none()
-            && self.servers.context.timers.is_empty()
+            && self.context.timers.is_empty()
     }
 
     /// The requests to all servers count.
@@ -144,7 +147,7 @@ impl Protocol for Quorum {
     }
 
     fn stats(&self) -> Stats {
-        Stats { requests: self.servers.context.stats.requests, ..self.machine.stats() }
+        Stats { requests: self.context.stats.requests, ..self.machine.stats() }
     }
 }
 
@@ -157,7 +160,8 @@ impl Quorum {
         Self {
             machine: Machine::new(config.clone(), seed),
             wanted: VecDeque::new(),
-            servers: Servers::new(config, settings, !seed),
+            context: Context::new(config, !seed),
+            servers: Servers::new(settings),
             ballots: Ballots::default(),
             candidacies: Candidacies::default(),
             withdrawals: Withdrawals::default(),
@@ -175,20 +179,20 @@ impl Quorum {
 
     /// Handles one input and all its consequences.
     fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
-        self.servers.context.now = now;
-        std::mem::swap(&mut self.servers.context.effects, out);
+        self.context.now = now;
+        std::mem::swap(&mut self.context.effects, out);
         input(self);
         self.settle();
-        std::mem::swap(&mut self.servers.context.effects, out);
+        std::mem::swap(&mut self.context.effects, out);
     }
 
     fn event(&mut self, node: usize, event: Event) {
         match event {
             Event::Connected { probe, risks, .. } => {
                 self.replaced(node);
-                self.servers.connected(node, probe, risks);
-                self.channels.connected(&mut self.servers, node);
-                self.withdrawals.connected(&mut self.servers.context, node);
+                self.servers.connected(&mut self.context, node, probe, risks);
+                self.channels.connected(&mut self.context, node);
+                self.withdrawals.connected(&mut self.context, node);
                 if self.servers.has_majority() {
                     // The next retry may be too late for a lease.
                     self.tell(Machine::resume_renewals);
@@ -196,7 +200,7 @@ impl Quorum {
             }
             Event::ConnectFailed(failure) => {
                 let within = self.pressure();
-                self.servers.connect_failed(node, &failure, within);
+                self.servers.connect_failed(&mut self.context, node, &failure, within);
             }
             Event::PubsubDenied(_) => {
                 if self.servers.pubsub_denied(node) {
@@ -221,7 +225,7 @@ impl Quorum {
     }
 
     fn timeouts(&mut self) {
-        while let Some(timer) = self.servers.context.timers.pop(self.servers.context.now) {
+        while let Some(timer) = self.context.timers.pop(self.context.now) {
             match timer {
                 Timer::Ballot(request) => {
                     self.ballots.deadline(request, self.servers.node_timeout());
@@ -233,20 +237,20 @@ impl Quorum {
                 }
                 Timer::ForgetChannels => {
                     let waits = |keys: &LockKeys| self.machine.waits_for(keys);
-                    self.channels.forget_unused(&mut self.servers, waits);
+                    self.channels.forget_unused(&mut self.context, &self.servers, waits);
                 }
                 Timer::OpenDeadline => {
-                    let opened = self.servers.open_now();
+                    let opened = self.servers.open_now(&mut self.context);
                     self.tell_event(opened);
                 }
                 Timer::Reconnect(node) => {
                     let within = self.pressure();
-                    self.servers.attempt(usize::from(node.0), within);
+                    connection::attempt(&mut self.context, node, within);
                 }
                 Timer::Withdrawal(node, attempt) => {
                     let node = usize::from(node.0);
                     if let Some(request) = self.withdrawals.request(node, attempt) {
-                        self.servers.send(node, request.clone());
+                        self.servers.send(&mut self.context, node, request.clone());
                     }
                 }
                 // The machine has timers of its own.
@@ -256,15 +260,15 @@ impl Quorum {
     }
 
     fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
-        let Some(asked) = self.servers.take(node, request, &reply) else { return };
-        let InFlight { sent, request: asked, .. } = asked;
+        let taken = self.servers.take(&mut self.context, node, request, &reply);
+        let Some(InFlight { sent, request: asked, .. }) = taken else { return };
         match reply {
             Err(Failure::Lost(detail)) => {
                 self.lost(node, &asked, &detail);
                 self.disconnected(node, &detail);
             }
             Err(Failure::NoScript) if self.is_wanted(&asked) => {
-                self.servers.send_as(node, asked, SendMode::WithSource);
+                self.servers.send_as(&mut self.context, node, asked, SendMode::WithSource);
             }
             // There is nothing of the attempt to withdraw.
             Err(Failure::Refused(refusal))
@@ -290,7 +294,7 @@ impl Quorum {
     /// Gives the machine an input. Its effects are kept until [`Self::settle`].
     fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
         let mut wanted = Vec::new();
-        input(&mut self.machine, self.servers.context.now, &mut wanted);
+        input(&mut self.machine, self.context.now, &mut wanted);
         self.wanted.extend(wanted);
     }
 
@@ -309,7 +313,7 @@ impl Quorum {
     fn settle(&mut self) {
         while let Some(effect) = self.wanted.pop_front() {
             match effect {
-                Effect::Connect { .. } => self.servers.connect_all(),
+                Effect::Connect { .. } => self.servers.connect_all(&mut self.context),
                 Effect::Disconnect { .. } => self.shutdown_effects.extend(self.servers.goodbyes()),
                 Effect::Complete { op, .. } if Some(op) == self.closing => {
                     self.shutdown_effects.push(effect);
@@ -320,15 +324,15 @@ impl Quorum {
                 Effect::Stop => {
                     // Open withdrawals have a moment more.
                     self.shutdown_effects.push(Effect::Stop);
-                    let until = self.servers.context.now + self.servers.node_timeout();
-                    self.servers.context.timers.clear_all();
-                    self.servers.context.timers.set(Timer::CloseDeadline, until);
+                    let until = self.context.now + self.servers.node_timeout();
+                    self.context.timers.clear_all();
+                    self.context.timers.set(Timer::CloseDeadline, until);
                 }
                 Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, .. } } => {
                     let outcome = Outcome::Acquired { lease, fence, label: self.label_of(lease) };
-                    self.servers.context.push(Effect::Complete { op, outcome });
+                    self.context.push(Effect::Complete { op, outcome });
                 }
-                other => self.servers.context.push(other),
+                other => self.context.push(other),
             }
         }
         let is_ending = self.shutdown_effects.last() == Some(&Effect::Stop);
@@ -347,8 +351,8 @@ impl Quorum {
 
     /// Ends the manager. No effect follows.
     fn end(&mut self) {
-        self.servers.context.timers.clear_all();
-        self.servers.context.effects.append(&mut self.shutdown_effects);
+        self.context.timers.clear_all();
+        self.context.effects.append(&mut self.shutdown_effects);
     }
 
     /// Turns a request of the machine into a ballot.
@@ -357,7 +361,7 @@ impl Quorum {
             Call::Acquire { keys, token, ttl, block, intent, .. } => {
                 let waits = intent != Intent::Try;
                 self.servers.note_lease(ttl);
-                let first = self.servers.proposal();
+                let first = self.servers.proposal(&self.context);
                 let proposed = first.map_or((0, 0), |first| (first, first + u64::from(block) - 1));
                 let grantee =
                     Grantee { block, waits, proposed, sealed: 0, least: 0, refused: None };
@@ -386,12 +390,12 @@ impl Quorum {
     ) {
         // An earlier grant of this token came too late.
         self.give_up(&owner, None);
-        let patience = self.servers.patience(ttl);
-        let vote = |node: usize| self.servers.vote_in_election(node, patience);
+        let patience = self.servers.patience(&self.context, ttl);
+        let vote = |node: usize| self.servers.vote_in_election(&self.context, node, patience);
         let votes = self.servers.all().map(vote).collect();
         let (mark, fences) = (grantee.waits, grantee.proposed);
         let question = Question::Lock(grantee);
-        let deadline = self.servers.context.now + patience;
+        let deadline = self.context.now + patience;
         let ballot = Ballot { request, owner, keys, question, votes, deadline };
         if ballot.is_out_of_reach() {
             // An attempt without a chance is not made: it would only delay others.
@@ -408,11 +412,11 @@ impl Quorum {
     fn begin(&mut self, ballot: Ballot, asked: Option<NodeRequest>) {
         if let Some(asked) = asked {
             for node in ballot.nodes(|vote| *vote == Vote::Awaited) {
-                self.servers.send(node, asked.clone());
+                self.servers.send(&mut self.context, node, asked.clone());
             }
         }
         let request = ballot.request;
-        self.ballots.begin(&mut self.servers.context, ballot);
+        self.ballots.begin(&mut self.context, ballot);
         self.decide(request);
     }
 
@@ -427,7 +431,7 @@ impl Quorum {
 
     /// Answers the machine if a ballot is decided.
     fn decide(&mut self, request: RequestId) {
-        let decided = self.ballots.decide(&mut self.servers.context, request);
+        let decided = self.ballots.decide(&mut self.context, request);
         let Some((ballot, is_won)) = decided else { return };
         if !is_won && matches!(ballot.question, Question::Extend { .. }) {
             self.press(&ballot);
@@ -464,14 +468,14 @@ impl Quorum {
     /// An extension got no majority: its lease waits for the servers that gave no answer.
     fn press(&mut self, ballot: &Ballot) {
         let silent = ballot.nodes(|vote| matches!(vote, Vote::Awaited | Vote::Failed(_)));
-        if let Some(within) = self.machine.pressure_of(self.servers.context.now, &ballot.owner) {
-            self.servers.press(&silent, within);
+        if let Some(within) = self.machine.pressure_of(self.context.now, &ballot.owner) {
+            self.servers.press(&mut self.context, &silent, within);
         }
     }
 
     /// How soon the lease that is nearest its end needs an attempt to connect.
     fn pressure(&self) -> Option<Duration> {
-        self.machine.pressure(self.servers.context.now)
+        self.machine.pressure(self.context.now)
     }
 
     /// A majority denies that the token has the lock. The machine may not wait for that answer any more: its lease ends all
@@ -495,7 +499,7 @@ impl Quorum {
         let first = grantee.least;
         let last = first + u64::from(grantee.block) - 1;
         // Round two has its own patience, since a slow round one may have used up its own.
-        ballot.deadline = self.servers.context.now + self.servers.round_patience();
+        ballot.deadline = self.context.now + self.servers.round_patience(&self.context);
         ballot.question = Question::Seal { grantee, first, last };
         let yes = ballot.nodes(|vote| *vote == Vote::Yes);
         for node in yes {
@@ -516,7 +520,7 @@ impl Quorum {
     ) {
         let Some(candidacy) = self.candidacies.get(owner) else { return };
         let seal = |keys, token| Call::Seal { keys, token, first, last };
-        self.servers.send(node, candidacy.request(ballot, seal));
+        self.servers.send(&mut self.context, node, candidacy.request(ballot, seal));
     }
 
     /// No majority: gives the locks back on all servers, before the next attempt.
@@ -529,7 +533,7 @@ impl Quorum {
             _ if ballot.is_out_of_reach() => Err(ballot.failure()),
             _ => {
                 if grantee.waits {
-                    self.channels.listen(&mut self.servers, &ballot.keys);
+                    self.channels.listen(&mut self.context, &self.servers, &ballot.keys);
                 }
                 let held = ballot.holder();
                 Ok(Held { holder: without_attempt(&held.holder).to_owned(), ..held }.into())
@@ -550,7 +554,7 @@ impl Quorum {
         let extension = candidacy.request(Some(request), extension);
         let question = Question::Extend { ttl };
         let votes = self.servers.all().map(|node| self.servers.vote_of(node)).collect();
-        let deadline = self.servers.context.now + self.servers.patience(ttl);
+        let deadline = self.context.now + self.servers.patience(&self.context, ttl);
         let ballot = Ballot { request, owner, keys, question, votes, deadline };
         self.begin(ballot, Some(extension));
     }
@@ -572,7 +576,7 @@ impl Quorum {
             && let Some(last) = candidacy.last_fence
         {
             let fill = candidacy.request(None, |keys, token| Call::Fill { keys, token, ttl, last });
-            if self.servers.send(node, fill) {
+            if self.servers.send(&mut self.context, node, fill) {
                 candidacy.reached[node] = candidacy.reached[node].max(Reach::Asked);
             }
         }
@@ -589,12 +593,12 @@ impl Quorum {
             Reach::Asked | Reach::Lost => self.servers.vote_of(node),
         };
         let votes = self.servers.all().map(vote).collect();
-        if self.ballots.end(&mut self.servers.context, election).is_some() {
+        if self.ballots.end(&mut self.context, election).is_some() {
             // No component waits for the election any more.
             self.answer(election, Err(Failure::NoQuorum(Vec::new())));
         }
         self.give_up(&owner, Some(request));
-        let deadline = self.servers.context.now + self.servers.node_timeout();
+        let deadline = self.context.now + self.servers.node_timeout();
         let question = Question::Withdraw { overdue: false };
         self.begin(Ballot { request, owner, keys, question, votes, deadline }, None);
     }
@@ -606,9 +610,9 @@ impl Quorum {
         let Some(candidacy) = self.candidacies.remove(owner) else { return };
         let withdrawal = candidacy.request(ballot, |keys, token| Call::Withdraw { keys, token });
         for node in self.servers.all().filter(|node| candidacy.reached[*node] != Reach::Not) {
-            let is_sent = self.servers.send(node, withdrawal.clone());
+            let is_sent = self.servers.send(&mut self.context, node, withdrawal.clone());
             if !is_sent || candidacy.reached[node] == Reach::Lost {
-                self.withdrawals.add(node, withdrawal.clone(), self.servers.context.now);
+                self.withdrawals.add(node, withdrawal.clone(), self.context.now);
             }
         }
     }
@@ -632,7 +636,7 @@ impl Quorum {
                 self.count(asked, node, Vote::of(*yes));
             }
             (Call::Withdraw { .. }, Reply::Owner(freed)) => {
-                self.withdrawals.answered(&mut self.servers.context, node, asked.attempt, sent);
+                self.withdrawals.answered(&mut self.context, node, asked.attempt, sent);
                 self.count(asked, node, Vote::of(*freed));
             }
             _ => debug_assert!(false, "{reply:?} is no answer to {:?}", asked.call),
@@ -653,7 +657,7 @@ impl Quorum {
             return self.count(asked, node, Vote::No(holder.cloned()));
         };
         match self.ballots.get_mut(asked.ballot).map(|ballot| &mut ballot.question) {
-            Some(Question::Lock(_)) if self.servers.is_clock_ahead(node) => {
+            Some(Question::Lock(_)) if self.servers.is_clock_ahead(&self.context, node) => {
                 self.failed(node, asked, CLOCK_AHEAD);
             }
             Some(Question::Lock(grantee)) => {
@@ -689,16 +693,17 @@ impl Quorum {
     /// The connection is lost, or is given up.
     fn disconnected(&mut self, node: usize, detail: &str) {
         let within = self.pressure();
-        for lost in self.servers.disconnected(node, detail, within).into_iter().flatten() {
+        let lost = self.servers.disconnected(&mut self.context, node, detail, within);
+        for lost in lost.into_iter().flatten() {
             self.lost(node, &lost.request, detail);
         }
     }
 
     /// A new connection is there: if the one before was still waited for, its requests are lost.
     fn replaced(&mut self, node: usize) {
-        let silent_ms = self.servers.silence(node).as_millis();
+        let silent_ms = self.servers.silence(&self.context, node).as_millis();
         let detail = format!("no answer within {silent_ms} ms, and a new connection has one");
-        for lost in self.servers.lost(node, &detail).into_iter().flatten() {
+        for lost in self.servers.lost(&mut self.context, node, &detail).into_iter().flatten() {
             self.lost(node, &lost.request, &detail);
         }
     }
@@ -716,7 +721,7 @@ impl Quorum {
     /// A request has no reply of its script.
     fn failed(&mut self, node: usize, asked: &NodeRequest, why: &str) {
         if let Call::Withdraw { .. } = asked.call {
-            self.withdrawals.failed(&mut self.servers.context, node, asked);
+            self.withdrawals.failed(&mut self.context, node, asked);
         }
         self.count(asked, node, Vote::Failed(why.to_owned()));
     }

@@ -4,9 +4,7 @@ use super::ballot::{Vote, majority};
 use super::candidacy::NodeRequest;
 use crate::machine::connection::{self, Connection, InFlight};
 use crate::machine::context::Context;
-use crate::machine::interface::{
-    Config, Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe,
-};
+use crate::machine::interface::{Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe};
 use crate::machine::timers::Timer;
 use crate::protocol::{
     COUNTER_AHEAD_MAX, FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, ServerTime,
@@ -36,7 +34,6 @@ pub struct Settings {
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    pub(super) context: Context,
     settings: Settings,
     /// By node number.
     list: Vec<Server>,
@@ -58,7 +55,7 @@ struct Server {
 }
 
 impl Servers {
-    pub(super) fn new(config: Config, settings: Settings, seed: u64) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let new = |_| Server {
             connection: Connection::new(),
             replication_id: None,
@@ -66,8 +63,7 @@ impl Servers {
             clock: None,
         };
         let list = settings.servers.iter().map(new).collect();
-        let context = Context::new(config, seed);
-        Self { context, settings, list, opening: false, last_request: 0 }
+        Self { settings, list, opening: false, last_request: 0 }
     }
 
     pub(super) fn all(&self) -> Range<usize> {
@@ -75,9 +71,9 @@ impl Servers {
     }
 
     /// Pushes an effect for every connected server.
-    pub(super) fn push_to_all_up(&mut self, effect: impl Fn(NodeId) -> Effect) {
+    pub(super) fn push_to_all_up(&self, context: &mut Context, effect: impl Fn(NodeId) -> Effect) {
         let up = self.all().filter(|node| self.list[*node].connection.is_up());
-        self.context.effects.extend(up.map(|node| effect(node_id(node))));
+        context.effects.extend(up.map(|node| effect(node_id(node))));
     }
 
     fn count(&self, is: impl Fn(&Connection<NodeRequest>) -> bool) -> usize {
@@ -90,17 +86,17 @@ impl Servers {
     }
 
     /// When something is due next: a timer, or an answer.
-    pub(super) fn next_timeout(&mut self) -> Option<Mono> {
-        let silence = self.silent_since().map(|since| since + self.context.config.command_timeout);
-        [self.context.timers.next(), silence].into_iter().flatten().min()
+    pub(super) fn next_timeout(&self, context: &mut Context) -> Option<Mono> {
+        let silence = self.silent_since().map(|since| since + context.config.command_timeout);
+        [context.timers.next(), silence].into_iter().flatten().min()
     }
 
     /// The servers that have been asked and silent for too long, and how to tell so.
-    pub(super) fn silent(&self) -> (Vec<usize>, String) {
-        let patience = self.context.config.command_timeout;
+    pub(super) fn silent(&self, context: &Context) -> (Vec<usize>, String) {
+        let patience = context.config.command_timeout;
         let since = |node: usize| self.list[node].connection.silent_since();
         let is_silent =
-            |node: &usize| since(*node).is_some_and(|since| since + patience <= self.context.now);
+            |node: &usize| since(*node).is_some_and(|since| since + patience <= context.now);
         let detail = format!("no answer within {} ms", patience.as_millis());
         (self.all().filter(is_silent).collect(), detail)
     }
@@ -111,13 +107,13 @@ impl Servers {
     }
 
     /// How long a server may take for the round of an election in which the fence is written.
-    pub(super) fn round_patience(&self) -> Duration {
-        self.node_timeout().min(self.context.config.command_timeout / 4)
+    pub(super) fn round_patience(&self, context: &Context) -> Duration {
+        self.node_timeout().min(context.config.command_timeout / 4)
     }
 
     /// How long a server may take for one round: little of the lease, which counts from the start of the round.
-    pub(super) fn patience(&self, ttl: Duration) -> Duration {
-        self.round_patience().min(ttl / 10)
+    pub(super) fn patience(&self, context: &Context, ttl: Duration) -> Duration {
+        self.round_patience(context).min(ttl / 10)
     }
 
     /// A longer lease than known is taken: a server that restarts has no vote for as long.
@@ -139,24 +135,24 @@ impl Servers {
 
     /// A fence that no server's clock has reached when it arrives there, unless it takes long; none while no clock is
     /// known. Only the number of rounds of an election depends on it.
-    pub(super) fn proposal(&self) -> Option<u64> {
-        let sound = self.all().filter(|node| !self.is_clock_ahead(*node));
-        let clocks = sound.filter_map(|node| self.clock_us(node));
+    pub(super) fn proposal(&self, context: &Context) -> Option<u64> {
+        let sound = self.all().filter(|node| !self.is_clock_ahead(context, *node));
+        let clocks = sound.filter_map(|node| self.clock_us(context, node));
         let proposal = clocks.max()?.saturating_add(PROPOSAL_AHEAD_US);
         (proposal <= FENCE_MAX).then_some(proposal)
     }
 
     /// What a server's clock shows now, in µs; none before the first connection.
-    fn clock_us(&self, node: usize) -> Option<u64> {
+    fn clock_us(&self, context: &Context, node: usize) -> Option<u64> {
         let (time, at) = self.list[node].clock?;
-        let since_us = u64::try_from(self.context.now.since(at).as_micros()).unwrap_or(u64::MAX);
+        let since_us = u64::try_from(context.now.since(at).as_micros()).unwrap_or(u64::MAX);
         Some(time.as_micros().saturating_add(since_us))
     }
 
     /// Whether a server's clock is so far ahead of those of most servers that they would refuse the fences that follow it.
-    pub(super) fn is_clock_ahead(&self, node: usize) -> bool {
-        let Some(own_us) = self.clock_us(node) else { return false };
-        let known = self.all().filter_map(|other| self.clock_us(other));
+    pub(super) fn is_clock_ahead(&self, context: &Context, node: usize) -> bool {
+        let Some(own_us) = self.clock_us(context, node) else { return false };
+        let known = self.all().filter_map(|other| self.clock_us(context, other));
         let is_behind = |other_us: &u64| {
             u128::from(own_us.saturating_sub(*other_us)) > COUNTER_AHEAD_MAX.as_micros()
         };
@@ -170,10 +166,15 @@ impl Servers {
     }
 
     /// The vote of a server that is asked for a lock now: awaited, unless it has none.
-    pub(super) fn vote_in_election(&self, node: usize, patience: Duration) -> Vote {
+    pub(super) fn vote_in_election(
+        &self,
+        context: &Context,
+        node: usize,
+        patience: Duration,
+    ) -> Vote {
         match self.vote_of(node) {
             Vote::Awaited => {
-                self.ineligible_reason(node, patience).map_or(Vote::Awaited, Vote::Failed)
+                self.ineligible_reason(context, node, patience).map_or(Vote::Awaited, Vote::Failed)
             }
             failed => failed,
         }
@@ -181,8 +182,13 @@ impl Servers {
 
     /// Why a connected server cannot be asked for a lock now, if so. A server that has restarted may have lost locks:
     /// until the longest of them would have ended it has no vote.
-    fn ineligible_reason(&self, node: usize, patience: Duration) -> Option<String> {
-        let (server, now, silent) = (&self.list[node], self.context.now, self.silence(node));
+    fn ineligible_reason(
+        &self,
+        context: &Context,
+        node: usize,
+        patience: Duration,
+    ) -> Option<String> {
+        let (server, now, silent) = (&self.list[node], context.now, self.silence(context, node));
         if silent > patience {
             return Some(format!("no answer for {} ms", silent.as_millis()));
         }
@@ -201,69 +207,87 @@ impl Servers {
     }
 
     /// Sends a request to one server, after all earlier ones. False if that is not connected.
-    pub(super) fn send(&mut self, node: usize, request: NodeRequest) -> bool {
+    pub(super) fn send(
+        &mut self,
+        context: &mut Context,
+        node: usize,
+        request: NodeRequest,
+    ) -> bool {
         let is_up = self.list[node].connection.is_up();
         if is_up {
-            self.send_as(node, request, SendMode::Plain);
+            self.send_as(context, node, request, SendMode::Plain);
         }
         is_up
     }
 
-    pub(super) fn send_as(&mut self, node: usize, request: NodeRequest, send_mode: SendMode) {
-        self.context.stats.requests += 1;
+    pub(super) fn send_as(
+        &mut self,
+        context: &mut Context,
+        node: usize,
+        request: NodeRequest,
+        send_mode: SendMode,
+    ) {
+        context.stats.requests += 1;
         self.last_request += 1;
         let (id, call) = (RequestId(self.last_request), request.call.clone());
-        self.list[node].connection.add(id, self.context.now, request);
-        self.context.push(Effect::Send { node: node_id(node), request: id, call, send_mode });
+        self.list[node].connection.add(id, context.now, request);
+        context.push(Effect::Send { node: node_id(node), request: id, call, send_mode });
     }
 
     /// Takes a request that was answered or lost.
     pub(super) fn take(
         &mut self,
+        context: &mut Context,
         node: usize,
         id: RequestId,
         reply: &Result<Reply, Failure>,
     ) -> Option<InFlight<NodeRequest>> {
         let connection = &mut self.list[node].connection;
-        let answered = connection.take(id, self.context.now)?;
+        let answered = connection.take(id, context.now)?;
         if !matches!(reply, Err(Failure::Lost(_))) {
-            connection.answered(&mut self.context, node_id(node));
+            connection.answered(context, node_id(node));
         }
         Some(answered)
     }
 
-    pub(super) fn connect_all(&mut self) {
+    pub(super) fn connect_all(&mut self, context: &mut Context) {
         self.opening = true;
         for node in self.all() {
             if self.list[node].connection.want() {
-                self.attempt(node, None);
+                connection::attempt(context, node_id(node), None);
             }
         }
     }
 
-    pub(super) fn connected(&mut self, node: usize, probe: ServerProbe, risks: Vec<Risk>) {
+    pub(super) fn connected(
+        &mut self,
+        context: &mut Context,
+        node: usize,
+        probe: ServerProbe,
+        risks: Vec<Risk>,
+    ) {
         let server = &mut self.list[node];
-        if server.connection.connected(&mut self.context, node_id(node)) {
-            self.context.push(Effect::Notify(Notice::Reconnected));
+        if server.connection.connected(context, node_id(node)) {
+            context.push(Effect::Notify(Notice::Reconnected));
         }
         server.replication_id = probe.replication_id;
-        server.uptime = probe.uptime.map(|uptime| (uptime, self.context.now));
-        server.clock = Some((probe.time, self.context.now));
-        self.notify_same_server(node);
+        server.uptime = probe.uptime.map(|uptime| (uptime, context.now));
+        server.clock = Some((probe.time, context.now));
+        self.notify_same_server(context, node);
         for risk in risks {
-            self.context.push(Effect::Notify(Notice::Risk(risk)));
+            context.push(Effect::Notify(Notice::Risk(risk)));
         }
     }
 
     /// Notifies of one server with two names, which would have two votes.
-    fn notify_same_server(&mut self, node: usize) {
+    fn notify_same_server(&self, context: &mut Context, node: usize) {
         let replication_id = |node: usize| self.list[node].replication_id.as_ref();
         let is_same =
             |other: &usize| *other != node && replication_id(*other) == replication_id(node);
         for other in self.all().filter(|other| replication_id(node).is_some() && is_same(other)) {
             let names =
                 format!("{} and {}", self.name(node.min(other)), self.name(node.max(other)));
-            self.context.effects.push(Effect::Notify(Notice::SameServer(names)));
+            context.effects.push(Effect::Notify(Notice::SameServer(names)));
         }
     }
 
@@ -274,24 +298,20 @@ impl Servers {
     /// An attempt failed, and another one follows. `within`: how soon a lease needs that, as below.
     pub(super) fn connect_failed(
         &mut self,
+        context: &mut Context,
         node: usize,
         failure: &Failure,
         within: Option<Duration>,
     ) {
-        self.list[node].connection.failed(&mut self.context, node_id(node), failure, within);
-    }
-
-    /// Connects, or connects once more.
-    pub(super) fn attempt(&mut self, node: usize, within: Option<Duration>) {
-        connection::attempt(&mut self.context, node_id(node), within);
+        self.list[node].connection.failed(context, node_id(node), failure, within);
     }
 
     /// A lease waits for these servers, unless they have answered all that they were asked.
-    pub(super) fn press(&mut self, nodes: &[usize], within: Duration) {
+    pub(super) fn press(&mut self, context: &mut Context, nodes: &[usize], within: Duration) {
         for node in nodes {
             let connection = &mut self.list[*node].connection;
             if !connection.is_up() || connection.oldest().is_some() {
-                connection.press(&mut self.context, node_id(*node), within);
+                connection.press(context, node_id(*node), within);
             }
         }
     }
@@ -304,33 +324,35 @@ impl Servers {
     /// A connection is lost or given up: returns its requests in flight; none if it was not up.
     pub(super) fn disconnected(
         &mut self,
+        context: &mut Context,
         node: usize,
         detail: &str,
         within: Option<Duration>,
     ) -> Option<VecDeque<InFlight<NodeRequest>>> {
-        let in_flight = self.lost(node, detail)?;
+        let in_flight = self.lost(context, node, detail)?;
         // Unsent or undelivered bytes must not arrive later: their locks are withdrawn after reconnecting.
-        self.context.push(Effect::Disconnect { node: node_id(node), abort: true });
-        self.list[node].connection.reconnect(&mut self.context, node_id(node), within);
+        context.push(Effect::Disconnect { node: node_id(node), abort: true });
+        self.list[node].connection.reconnect(context, node_id(node), within);
         Some(in_flight)
     }
 
     /// A connection has ended, or another one has answered first: returns its requests in flight; none if it was not up.
     pub(super) fn lost(
         &mut self,
+        context: &mut Context,
         node: usize,
         detail: &str,
     ) -> Option<VecDeque<InFlight<NodeRequest>>> {
         let in_flight = self.list[node].connection.lost(detail)?;
         let notice = Notice::Disconnected(format!("{}: {detail}", self.name(node)));
-        self.context.push(Effect::Notify(notice));
+        context.push(Effect::Notify(notice));
         Some(in_flight)
     }
 
     /// How long a server has left its oldest request unanswered.
-    pub(super) fn silence(&self, node: usize) -> Duration {
+    pub(super) fn silence(&self, context: &Context, node: usize) -> Duration {
         let oldest = self.list[node].connection.oldest();
-        oldest.map_or(Duration::ZERO, |sent| self.context.now.since(sent))
+        oldest.map_or(Duration::ZERO, |sent| context.now.since(sent))
     }
 
     /// A server denies subscriptions. Returns whether most do.
@@ -340,31 +362,31 @@ impl Servers {
     }
 
     /// The virtual server's first event, once it is certain whether a majority can be connected.
-    pub(super) fn opened(&mut self) -> Option<Event> {
+    pub(super) fn opened(&mut self, context: &mut Context) -> Option<Event> {
         if !self.opening {
             return None;
         }
         let (all, majority) = (self.list.len(), majority(self.list.len()));
         let (up, tried) = (self.count(Connection::is_up), self.count(Connection::was_tried));
         if up >= majority && tried == all {
-            return Some(self.open_now());
+            return Some(self.open_now(context));
         }
-        if up >= majority && self.context.timers.at(Timer::OpenDeadline).is_none() {
+        if up >= majority && context.timers.at(Timer::OpenDeadline).is_none() {
             // With all servers the first locks are as safe as the later ones.
-            self.context.timers.set(Timer::OpenDeadline, self.context.now + self.node_timeout());
+            context.timers.set(Timer::OpenDeadline, context.now + self.node_timeout());
         }
         (up < majority && tried - up > all - majority).then(|| {
             self.opening = false;
-            self.context.timers.clear_all();
+            context.timers.clear_all();
             Event::ConnectFailed(Failure::NoQuorum(self.last_errors()))
         })
     }
 
     /// Enough servers are connected. From now on the machine counts as connected: each ballot finds out which servers
     /// are.
-    pub(super) fn open_now(&mut self) -> Event {
+    pub(super) fn open_now(&mut self, context: &mut Context) -> Event {
         self.opening = false;
-        self.context.timers.clear(Timer::OpenDeadline);
+        context.timers.clear(Timer::OpenDeadline);
         let probe = ServerProbe { replication_id: None, time: ServerTime::default(), uptime: None };
         Event::Connected { probe, risks: Vec::new(), denied: Denied::default() }
     }

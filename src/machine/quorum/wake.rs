@@ -6,6 +6,7 @@
 //! costs one more pause.
 
 use super::servers::{Servers, node_id};
+use crate::machine::context::Context;
 use crate::machine::interface::Effect;
 use crate::machine::shard_channels::{CHANNEL_KEPT, Unused};
 use crate::machine::timers::Timer;
@@ -27,23 +28,24 @@ struct Channel {
 
 impl Channels {
     /// A caller waits for a lock: subscribes to its channel on every server.
-    pub(super) fn listen(&mut self, servers: &mut Servers, keys: &LockKeys) {
+    pub(super) fn listen(&mut self, context: &mut Context, servers: &Servers, keys: &LockKeys) {
         let channel = free_channel(keys);
         if let Some(known) = self.0.get_mut(&channel) {
             return known.unused.end();
         }
         if self.0.is_empty() {
-            servers.context.timers.set(Timer::ForgetChannels, servers.context.now + CHANNEL_KEPT);
+            context.timers.set(Timer::ForgetChannels, context.now + CHANNEL_KEPT);
         }
-        servers.push_to_all_up(|node| Effect::Listen { node, channel: Arc::clone(&channel) });
+        servers
+            .push_to_all_up(context, |node| Effect::Listen { node, channel: Arc::clone(&channel) });
         self.0.insert(channel, Channel { keys: keys.clone(), unused: Unused::default() });
     }
 
     /// Subscribes on a new connection.
-    pub(super) fn connected(&self, servers: &mut Servers, node: usize) {
+    pub(super) fn connected(&self, context: &mut Context, node: usize) {
         for channel in self.0.keys() {
             let channel = Arc::clone(channel);
-            servers.context.push(Effect::Listen { node: node_id(node), channel });
+            context.push(Effect::Listen { node: node_id(node), channel });
         }
     }
 
@@ -55,19 +57,22 @@ impl Channels {
     /// Unsubscribes from channels that have been unused for a while.
     pub(super) fn forget_unused(
         &mut self,
-        servers: &mut Servers,
+        context: &mut Context,
+        servers: &Servers,
         waits: impl Fn(&LockKeys) -> bool,
     ) {
         self.0.retain(|channel, known| {
-            let keep = known.unused.is_kept(servers.context.now, waits(&known.keys));
+            let keep = known.unused.is_kept(context.now, waits(&known.keys));
             if !keep {
-                servers
-                    .push_to_all_up(|node| Effect::Unlisten { node, channel: Arc::clone(channel) });
+                servers.push_to_all_up(context, |node| Effect::Unlisten {
+                    node,
+                    channel: Arc::clone(channel),
+                });
             }
             keep
         });
         if !self.0.is_empty() {
-            servers.context.timers.set(Timer::ForgetChannels, servers.context.now + CHANNEL_KEPT);
+            context.timers.set(Timer::ForgetChannels, context.now + CHANNEL_KEPT);
         }
     }
 }
