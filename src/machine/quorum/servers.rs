@@ -20,7 +20,7 @@ const UPTIME_MARGIN: Duration = Duration::from_secs(1);
 /// fences go on from the clocks, so they must not be far behind.
 const PROPOSAL_AHEAD_US: u64 = 50_000;
 
-/// The settings of a quorum, besides a manager's [`Config`].
+/// The settings of a quorum, besides a manager's [`Config`](crate::machine::Config).
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The names of the servers for people, without login, by node number.

@@ -230,11 +230,11 @@ impl Simulation {
     /// of its late request, an unmade claim, one poll, and a little more, because they are served one after
     /// the other.
     fn bound(&self) -> Duration {
-        let lease_ms = |lock: &Lock| {
+        let ttl_ms = |lock: &Lock| {
             let left_ms = self.server.command(self.now, &["PTTL", lock.keys.lock()]);
             left_ms.and_then(|ms| ms.parse().ok()).unwrap_or(0)
         };
-        let lease = ms(self.locks.iter().map(lease_ms).max().unwrap_or(0));
+        let lease = ms(self.locks.iter().map(ttl_ms).max().unwrap_or(0));
         lease + self.late_lease() + CLAIM + POLL + ms(1_000)
     }
 

@@ -72,7 +72,7 @@ pub(super) struct Simulation {
     ended_early: BTreeSet<String>,
     acquired: usize,
     /// The longest requested lease.
-    longest: Duration,
+    max_ttl: Duration,
     /// Small steps of time, so that much happens until a late request arrives.
     brisk: bool,
     trace: Option<Vec<String>>,
@@ -101,7 +101,7 @@ impl Simulation {
             ended_early: BTreeSet::new(),
             acquired: 0,
             brisk: seed.is_multiple_of(3),
-            longest: if kind == Kind::Steady && seed.is_multiple_of(2) { LONG } else { LONGEST },
+            max_ttl: if kind == Kind::Steady && seed.is_multiple_of(2) { LONG } else { LONGEST },
             trace: None,
         };
         for _ in 0..PROCESSES {
@@ -206,7 +206,7 @@ impl Simulation {
         // Rounds last at most a tenth of it; if leases end at any moment, long rounds do the most harm.
         let shortest = if self.kind == Kind::Hasty { 2 } else { 0 };
         let ttl = match self.rng.u32(..8) {
-            0 => self.longest,
+            0 => self.max_ttl,
             _ => ms([200, 1_000, 4_000][self.rng.usize(shortest..3)]),
         };
         let wait = [Wait::Never, Wait::UpTo(ms(500)), Wait::UpTo(ms(8_000))][self.rng.usize(..3)];
@@ -231,7 +231,7 @@ impl Simulation {
         let who = self.processes.iter().position(|it| held(it).is_some()).unwrap_or(who);
         if let Some(lease) = held(&self.processes[who]) {
             let long = self.rng.bool();
-            let ttl = if long { self.longest } else { ms(self.rng.u64(200..3_000)) };
+            let ttl = if long { self.max_ttl } else { ms(self.rng.u64(200..3_000)) };
             self.note(format_args!("{who}: extend {ttl:?}"));
             self.processes[who].command(self.now, Command::Extend { lease, ttl: Some(ttl) });
         }
@@ -467,12 +467,12 @@ impl Simulation {
             let hold = Hold { renew: false, ..RENEWED };
             let (name, label) = ("a".to_owned(), Arc::default());
             // Without a release it would remain for longer than this test runs.
-            let (ttl, wait) = (self.longest, Wait::Forever);
+            let (ttl, wait) = (self.max_ttl, Wait::Forever);
             let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };
             self.processes[who].command(began, acquire);
         }
         // Remaining leases, leases of late requests, and the votes of restarted servers.
-        let bound = began + self.longest * 3 + ms(3_000);
+        let bound = began + self.max_ttl * 3 + ms(3_000);
         while self.waits() || self.now < began + SETTLED {
             self.talk();
             self.demand(!self.waits() || self.now < bound, "somebody still waits");

@@ -470,8 +470,8 @@ impl Server {
     }
 
     pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
-        let lease_ms = lease.as_millis().to_string();
-        self.command(now, &["SET", keys.lock(), value, "PX", &lease_ms]);
+        let ttl_ms = lease.as_millis().to_string();
+        self.command(now, &["SET", keys.lock(), value, "PX", &ttl_ms]);
     }
 
     /// Sets the counter.
