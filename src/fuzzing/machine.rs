@@ -456,7 +456,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
         (Script::Force, 1) => Reply::Seen { owners: bytes.pick(&["", "hf1.c.1"]).into() },
         (Script::Vote, 0..3) => {
             let time = ServerTime::from_micros(exact(bytes));
-            Reply::Voted { counter: exact(bytes), time, sealed: bytes.flag() }
+            Reply::Voted { counter: exact(bytes), time, written: bytes.flag() }
         }
         (Script::Vote, _) => Reply::from(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),

@@ -180,7 +180,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Delete => Call::Delete { keys, token },
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
         Script::Extend => Call::Extend { keys, token, ttl },
-        Script::Fill => Call::Fill { keys, token, ttl, last },
+        Script::CopyLock => Call::CopyLock { keys, token, ttl, last },
         Script::Force => Call::Force {
             keys,
             token,
@@ -205,7 +205,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         },
         Script::Release => Call::Release { keys, token, epoch },
         Script::Reserve => Call::Reserve { keys, token, ttl, epoch, block: bytes.byte() % 16 + 1 },
-        Script::Seal => Call::Seal { keys, token, first, last },
+        Script::WriteFence => Call::WriteFence { keys, token, first, last },
         Script::AcquireAll => {
             let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();
             Call::AcquireAll { first: (keys, token), others, ttl, epoch }

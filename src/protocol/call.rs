@@ -102,8 +102,8 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
-    /// Give a lock that a majority carries to a server that lacks it.
-    Fill {
+    /// Copy a lock that a majority carries to a server that lacks it.
+    CopyLock {
         /// The lock.
         keys: LockKeys,
         /// The owner, with its attempt.
@@ -205,7 +205,7 @@ pub enum Call {
         block: u8,
     },
     /// Write the fences `first` to `last` where `token` still owns the lock.
-    Seal {
+    WriteFence {
         /// The lock.
         keys: LockKeys,
         /// The owner, with its attempt.
@@ -312,7 +312,7 @@ impl Call {
             | Self::Downgrade { keys, token, .. }
             | Self::Extend { keys, token, .. }
             | Self::ExtendShare { keys, token, .. }
-            | Self::Fill { keys, token, .. }
+            | Self::CopyLock { keys, token, .. }
             | Self::Force { keys, token, .. }
             | Self::Free { keys, token, .. }
             | Self::FreeShare { keys, token, .. }
@@ -322,7 +322,7 @@ impl Call {
             | Self::HandoffShare { keys, token, .. }
             | Self::Release { keys, token, .. }
             | Self::Reserve { keys, token, .. }
-            | Self::Seal { keys, token, .. }
+            | Self::WriteFence { keys, token, .. }
             | Self::Vote { keys, token, .. }
             | Self::Withdraw { keys, token, .. } => (keys, token),
         }
@@ -344,7 +344,7 @@ impl Call {
             | Self::Adopt { ttl, .. }
             | Self::Extend { ttl, .. }
             | Self::ExtendShare { ttl, .. }
-            | Self::Fill { ttl, .. }
+            | Self::CopyLock { ttl, .. }
             | Self::HandoffShare { ttl, .. }
             | Self::KeepLock { ttl, .. }
             | Self::KeepShare { ttl, .. }
@@ -389,7 +389,7 @@ impl Call {
             Self::Downgrade { .. } => Script::Downgrade,
             Self::Extend { .. } => Script::Extend,
             Self::ExtendShare { .. } => Script::ExtendShare,
-            Self::Fill { .. } => Script::Fill,
+            Self::CopyLock { .. } => Script::CopyLock,
             Self::Force { .. } => Script::Force,
             Self::Free { .. } => Script::Free,
             Self::FreeShare { .. } => Script::FreeShare,
@@ -399,7 +399,7 @@ impl Call {
             Self::HandoffShare { .. } => Script::HandoffShare,
             Self::Release { .. } => Script::Release,
             Self::Reserve { .. } => Script::Reserve,
-            Self::Seal { .. } => Script::Seal,
+            Self::WriteFence { .. } => Script::WriteFence,
             Self::AcquireAll { .. } => Script::AcquireAll,
             Self::Vote { .. } => Script::Vote,
             Self::Withdraw { .. } => Script::Withdraw,

@@ -55,7 +55,7 @@ pub enum Reply {
         /// The server's clock.
         time: ServerTime,
         /// Whether the proposed fences are written there.
-        sealed: bool,
+        written: bool,
     },
 }
 

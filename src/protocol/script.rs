@@ -21,8 +21,8 @@ pub enum Script {
     Extend,
     /// `extend_share.lua`
     ExtendShare,
-    /// `quorum/fill.lua`
-    Fill,
+    /// `quorum/copy_lock.lua`
+    CopyLock,
     /// `force.lua`
     Force,
     /// `free.lua`
@@ -43,8 +43,8 @@ pub enum Script {
     Release,
     /// `reserve.lua`
     Reserve,
-    /// `quorum/seal.lua`
-    Seal,
+    /// `quorum/write_fence.lua`
+    WriteFence,
     /// `acquire_all.lua`
     AcquireAll,
     /// `quorum/vote.lua`
@@ -64,7 +64,7 @@ impl Script {
         Self::Downgrade,
         Self::Extend,
         Self::ExtendShare,
-        Self::Fill,
+        Self::CopyLock,
         Self::Force,
         Self::Free,
         Self::FreeShare,
@@ -75,7 +75,7 @@ impl Script {
         Self::HandoffShare,
         Self::Release,
         Self::Reserve,
-        Self::Seal,
+        Self::WriteFence,
         Self::AcquireAll,
         Self::Vote,
         Self::Withdraw,
@@ -83,7 +83,7 @@ impl Script {
 
     /// Those that the servers of a quorum run, besides [`Self::Inspect`].
     pub const OF_QUORUMS: [Self; 5] =
-        [Self::Extend, Self::Fill, Self::Seal, Self::Vote, Self::Withdraw];
+        [Self::Extend, Self::CopyLock, Self::WriteFence, Self::Vote, Self::Withdraw];
 
     /// Those that a server runs whose scripts cannot read its clock.
     pub const WITHOUT_CLOCK: [Self; 5] =
@@ -108,7 +108,7 @@ impl Script {
             Self::Downgrade => include_str!("lua/downgrade.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
             Self::ExtendShare => include_str!("lua/extend_share.lua"),
-            Self::Fill => include_str!("lua/quorum/fill.lua"),
+            Self::CopyLock => include_str!("lua/quorum/copy_lock.lua"),
             Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
             Self::FreeShare => include_str!("lua/free_share.lua"),
@@ -119,7 +119,7 @@ impl Script {
             Self::HandoffShare => include_str!("lua/handoff_share.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Reserve => include_str!("lua/reserve.lua"),
-            Self::Seal => include_str!("lua/quorum/seal.lua"),
+            Self::WriteFence => include_str!("lua/quorum/write_fence.lua"),
             Self::AcquireAll => include_str!("lua/acquire_all.lua"),
             Self::Vote => include_str!("lua/quorum/vote.lua"),
             Self::Withdraw => include_str!("lua/quorum/withdraw.lua"),

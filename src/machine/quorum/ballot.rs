@@ -39,7 +39,7 @@ pub(super) enum Question {
     /// First round: take the lock, accept the proposed fences, or else report what a fence must exceed.
     Lock(Grantee),
     /// Second round: accept the fences from `first` to `last`.
-    Seal { grantee: Grantee, first: u64, last: u64 },
+    WriteFence { grantee: Grantee, first: u64, last: u64 },
     /// Give the lock up.
     Withdraw {
         /// The deadline has passed without enough answers.
@@ -56,8 +56,8 @@ pub(super) struct Grantee {
     pub(super) waits: bool,
     /// The first and the last of the fences that round one proposes; zeros if none.
     pub(super) proposed: (u64, u64),
-    /// How many servers have sealed them.
-    pub(super) sealed: usize,
+    /// How many servers have written them.
+    pub(super) written: usize,
     /// The lowest fence that exceeds all known ones, and is not behind the servers' clocks.
     pub(super) least: u64,
     /// How many servers refused permanently, and the last refusal.
@@ -150,7 +150,7 @@ impl Ballot {
 
     /// Notes a permanent refusal: by most servers it helps a caller more than a lost ballot.
     pub(super) fn note_refusal(&mut self, refusal: &Refusal) {
-        if let Question::Lock(grantee) | Question::Seal { grantee, .. } = &mut self.question
+        if let Question::Lock(grantee) | Question::WriteFence { grantee, .. } = &mut self.question
             && !refusal.is_transient()
         {
             let count = grantee.refused.as_ref().map_or(0, |(count, _)| *count);

@@ -23,7 +23,7 @@ mod candidacy;
 mod inner;
 mod servers;
 #[cfg(all(test, feature = "core"))]
-mod spoil;
+mod test_access;
 mod wake;
 mod withdrawal;
 
@@ -364,7 +364,7 @@ impl Quorum {
                 let first = self.servers.proposal(&self.context);
                 let proposed = first.map_or((0, 0), |first| (first, first + u64::from(block) - 1));
                 let grantee =
-                    Grantee { block, waits, proposed, sealed: 0, least: 0, refused: None };
+                    Grantee { block, waits, proposed, written: 0, least: 0, refused: None };
                 self.elect(request, keys, token, ttl, grantee);
             }
             Call::Extend { keys, token, ttl } => {
@@ -437,17 +437,17 @@ impl Quorum {
             self.press(&ballot);
         }
         let verdict = match (&ballot.question, is_won) {
-            (Question::Lock(grantee), true) if grantee.sealed >= majority(ballot.votes.len()) => {
-                Ok(self.sealed(&ballot.owner, grantee.proposed))
+            (Question::Lock(grantee), true) if grantee.written >= majority(ballot.votes.len()) => {
+                Ok(self.fence_written(&ballot.owner, grantee.proposed))
             }
             (Question::Lock(grantee), true) => {
                 let grantee = grantee.clone();
                 return self.begin_second_round(ballot, grantee);
             }
-            (Question::Seal { first, last, .. }, true) => {
-                Ok(self.sealed(&ballot.owner, (*first, *last)))
+            (Question::WriteFence { first, last, .. }, true) => {
+                Ok(self.fence_written(&ballot.owner, (*first, *last)))
             }
-            (Question::Lock(grantee) | Question::Seal { grantee, .. }, false) => {
+            (Question::Lock(grantee) | Question::WriteFence { grantee, .. }, false) => {
                 self.lose_election(&ballot, grantee)
             }
             (Question::Extend { ttl }, true) => {
@@ -487,7 +487,7 @@ impl Quorum {
     }
 
     /// A majority has accepted the fences.
-    fn sealed(&mut self, owner: &Token, (first, last): (u64, u64)) -> Reply {
+    fn fence_written(&mut self, owner: &Token, (first, last): (u64, u64)) -> Reply {
         if let Some(candidacy) = self.candidacies.get_mut(owner) {
             candidacy.last_fence = Some(last);
         }
@@ -500,18 +500,18 @@ impl Quorum {
         let last = first + u64::from(grantee.block) - 1;
         // Round two has its own patience, since a slow round one may have used up its own.
         ballot.deadline = self.context.now + self.servers.round_patience(&self.context);
-        ballot.question = Question::Seal { grantee, first, last };
+        ballot.question = Question::WriteFence { grantee, first, last };
         let yes = ballot.nodes(|vote| *vote == Vote::Yes);
         for node in yes {
             // The connection may be lost since the vote.
             ballot.votes[node] = self.servers.vote_of(node);
-            self.seal(node, &ballot.owner, (first, last), Some(ballot.request));
+            self.write_fence(node, &ballot.owner, (first, last), Some(ballot.request));
         }
         self.begin(ballot, None);
     }
 
     /// Asks a server that has granted the lock to accept the fence.
-    fn seal(
+    fn write_fence(
         &mut self,
         node: usize,
         owner: &Token,
@@ -519,8 +519,8 @@ impl Quorum {
         ballot: Option<RequestId>,
     ) {
         let Some(candidacy) = self.candidacies.get(owner) else { return };
-        let seal = |keys, token| Call::Seal { keys, token, first, last };
-        self.servers.send(&mut self.context, node, candidacy.request(ballot, seal));
+        let write = |keys, token| Call::WriteFence { keys, token, first, last };
+        self.servers.send(&mut self.context, node, candidacy.request(ballot, write));
     }
 
     /// No majority: gives the locks back on all servers, before the next attempt.
@@ -559,24 +559,25 @@ impl Quorum {
         self.begin(ballot, Some(extension));
     }
 
-    /// A majority carries the token: fills the servers that lack it.
+    /// A majority carries the token: copies the lock to the servers that lack it.
     fn extended(&mut self, ballot: &Ballot, ttl: Duration) {
         if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
             candidacy.carried = Some(ballot.request);
         }
         for node in ballot.nodes(|vote| matches!(vote, Vote::No(_))) {
-            self.fill(node, &ballot.owner, ttl);
+            self.copy_lock(node, &ballot.owner, ttl);
         }
     }
 
     /// Gives the lock to a server that lacks it, only in the round in which a majority was seen to carry it: after a
     /// lost majority the lock may be another's, and this would be a vote against it.
-    fn fill(&mut self, node: usize, owner: &Token, ttl: Duration) {
+    fn copy_lock(&mut self, node: usize, owner: &Token, ttl: Duration) {
         if let Some(candidacy) = self.candidacies.get_mut(owner)
             && let Some(last) = candidacy.last_fence
         {
-            let fill = candidacy.request(None, |keys, token| Call::Fill { keys, token, ttl, last });
-            if self.servers.send(&mut self.context, node, fill) {
+            let copy =
+                candidacy.request(None, |keys, token| Call::CopyLock { keys, token, ttl, last });
+            if self.servers.send(&mut self.context, node, copy) {
                 candidacy.reached[node] = candidacy.reached[node].max(Reach::Asked);
             }
         }
@@ -632,7 +633,7 @@ impl Quorum {
             (Call::Extend { ttl, .. }, Reply::Owner(carries)) => {
                 self.confirmed(node, asked, *ttl, *carries);
             }
-            (Call::Seal { .. } | Call::Fill { .. }, Reply::Owner(yes)) => {
+            (Call::WriteFence { .. } | Call::CopyLock { .. }, Reply::Owner(yes)) => {
                 self.count(asked, node, Vote::of(*yes));
             }
             (Call::Withdraw { .. }, Reply::Owner(freed)) => {
@@ -652,7 +653,7 @@ impl Quorum {
             // Its withdrawal follows on the same connection.
             return;
         };
-        let Reply::Voted { counter, time, sealed } = answer else {
+        let Reply::Voted { counter, time, written } = answer else {
             let holder = if let Reply::Held(holder) = answer { Some(&**holder) } else { None };
             return self.count(asked, node, Vote::No(holder.cloned()));
         };
@@ -662,18 +663,18 @@ impl Quorum {
             }
             Some(Question::Lock(grantee)) => {
                 grantee.least = grantee.least.max(counter + 1).max(time.as_micros());
-                grantee.sealed += usize::from(*sealed);
+                grantee.written += usize::from(*written);
                 self.count(asked, node, Vote::Yes);
             }
-            Some(Question::Seal { first, last, .. }) => {
+            Some(Question::WriteFence { first, last, .. }) => {
                 let fences = (*first, *last);
-                self.seal(node, &asked.owner, fences, asked.ballot);
+                self.write_fence(node, &asked.owner, fences, asked.ballot);
             }
             _ => {
                 // The lock was granted meanwhile: this server carries it too, and must know its fence.
-                let knows = |last: u64| *sealed && *counter == last;
+                let knows = |last: u64| *written && *counter == last;
                 if let Some(last) = candidacy.last_fence.filter(|last| !knows(*last)) {
-                    self.seal(node, &asked.owner, (last, last), None);
+                    self.write_fence(node, &asked.owner, (last, last), None);
                 }
             }
         }
@@ -685,7 +686,7 @@ impl Quorum {
         let is_open = self.ballots.get_mut(asked.ballot).is_some();
         if !is_open && !carries && won.is_some() && won == asked.ballot {
             // The vote is too late, but a majority has won its round.
-            return self.fill(node, &asked.owner, ttl);
+            return self.copy_lock(node, &asked.owner, ttl);
         }
         self.count(asked, node, Vote::of(carries));
     }
@@ -710,7 +711,7 @@ impl Quorum {
 
     /// The connection of a request is lost. The request may have been executed, or may yet be.
     fn lost(&mut self, node: usize, asked: &NodeRequest, why: &str) {
-        if let Call::Vote { .. } | Call::Fill { .. } = asked.call
+        if let Call::Vote { .. } | Call::CopyLock { .. } = asked.call
             && let Some(candidacy) = self.candidacies.of(asked)
         {
             candidacy.reached[node] = Reach::Lost;

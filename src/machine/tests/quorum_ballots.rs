@@ -186,19 +186,19 @@ impl Council {
     }
 
     /// Nobody has the lock, and everybody votes; the fences that the servers were asked to accept.
-    fn vote_and_seal(&mut self) -> Vec<(u64, u64)> {
-        let voted = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
+    fn vote_and_write(&mut self) -> Vec<(u64, u64)> {
+        let voted = || Ok(Reply::Voted { counter: 0, time: TIME, written: false });
         (0..self.count).for_each(|node| drop(self.answer(node, voted())));
-        let seals = (0..self.count).map(|node| match self.answer(node, owner(true)) {
-            Call::Seal { first, last, .. } => (first, last),
+        let writes = (0..self.count).map(|node| match self.answer(node, owner(true)) {
+            Call::WriteFence { first, last, .. } => (first, last),
             call => panic!("{call:?}"),
         });
-        seals.collect()
+        writes.collect()
     }
 
     fn held(&mut self) -> LeaseId {
         self.acquire(OpId(2), 60_000, Wait::Never);
-        self.vote_and_seal();
+        self.vote_and_write();
         match self.outcome(OpId(2)) {
             Some(Outcome::Acquired { lease, .. }) => lease,
             other => panic!("{other:?}"),
@@ -365,7 +365,7 @@ fn a_quorum_ends_once_its_last_withdrawals_are_answered_or_have_had_a_moment() {
 #[test]
 fn a_refusal_of_most_servers_is_the_outcome_and_else_the_vote() {
     let (held, busy) = (|| held_by("hf1.d.1.1"), || refused("LOADING"));
-    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, written: false });
     let outcome = Council::tried([refused("NOPERM"), yes(), refused("NOPERM")]);
     assert!(matches!(outcome, Some(Outcome::Server { .. })), "{outcome:?}");
     assert_eq!(Council::tried([refused("NOPERM"), held(), held()]), Some(Outcome::Held));
@@ -410,7 +410,7 @@ fn the_patience_with_a_server_is_bounded_by_lease_and_command_timeout() {
         assert_eq!(ended(standing()), silent);
         if ttl_ms > 500 {
             let mut council = standing();
-            let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
+            let yes = || Ok(Reply::Voted { counter: 0, time: TIME, written: false });
             council.answer_each([yes(), yes(), yes()]);
             assert_eq!(ended(council), silent, "the second round has as long");
         }
@@ -425,7 +425,7 @@ fn a_grant_for_one_reserves_one_fence_and_only_who_waits_marks_the_holder() {
         let mark = |asked: &Asked| matches!(asked.call, Call::Vote { mark, .. } if mark == marks);
         assert!(council.asked.iter().all(mark));
         let fence = TIME.as_micros();
-        assert_eq!(council.vote_and_seal(), [(fence, fence); 3]);
+        assert_eq!(council.vote_and_write(), [(fence, fence); 3]);
     }
 }
 
@@ -441,7 +441,7 @@ fn the_requests_to_each_server_count() {
 #[test]
 fn a_release_is_decided_by_those_who_answer_once_there_are_enough() {
     let outcome = |council: &mut Council| council.outcome(OpId(3));
-    // Who says no may have been filled never: that the others freed it counts.
+    // Who says no may never have got a copy: that the others freed it counts.
     let mut council = Council::releasing(3);
     council.answer_each([owner(true), owner(false)]);
     council.pass(ms(99));
@@ -632,7 +632,7 @@ fn a_script_that_a_server_does_not_know_is_sent_unless_its_attempt_was_given_up(
 fn a_server_that_votes_during_the_second_round_is_asked_to_accept_the_fence_as_well() {
     let mut council = Council::of(3);
     council.acquire(OpId(2), 60_000, Wait::Never);
-    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, written: false });
     council.answer_each([yes(), yes(), yes()]);
     council.answer_each([owner(false), owner(true), owner(true)]);
     assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Acquired { .. })));
@@ -649,8 +649,9 @@ fn a_server_that_denies_an_extension_after_the_majority_gets_the_lock_back() {
             council.answer(node, reply);
         }
         assert_eq!(council.outcome(OpId(3)), Some(Outcome::Done));
-        let filled = council.asked.iter().filter(|asked| matches!(asked.call, Call::Fill { .. }));
-        assert_eq!(filled.map(|asked| asked.node).collect::<Vec<_>>(), [0]);
+        let copies =
+            council.asked.iter().filter(|asked| matches!(asked.call, Call::CopyLock { .. }));
+        assert_eq!(copies.map(|asked| asked.node).collect::<Vec<_>>(), [0]);
     }
 }
 
@@ -708,17 +709,18 @@ fn fences_that_a_majority_accepts_with_its_votes_need_no_second_round() {
         council.acquire(OpId(2), 60_000, Wait::Never);
         let Call::Vote { fences: (first, last), .. } = council.asked[0].call else { panic!() };
         assert!(first > TIME.as_micros() && last >= first);
-        let voted = |sealed: bool| {
-            let counter = if sealed { last } else { 0 };
-            Ok(Reply::Voted { counter, time: TIME, sealed })
+        let voted = |written: bool| {
+            let counter = if written { last } else { 0 };
+            Ok(Reply::Voted { counter, time: TIME, written })
         };
         council.answer_each([voted(true), voted(true)]);
         let outcome = council.outcome(OpId(2));
         assert!(matches!(outcome, Some(Outcome::Acquired { fence, .. }) if fence == first));
         council.answer(2, voted(accepts));
-        let seals = council.asked.iter().map(|asked| &asked.call);
-        let seals = seals.filter(|call| matches!(call, Call::Seal { first, .. } if *first == last));
-        assert_eq!(seals.count(), usize::from(!accepts), "who votes late gets the fence");
+        let writes = council.asked.iter().map(|asked| &asked.call);
+        let writes =
+            writes.filter(|call| matches!(call, Call::WriteFence { first, .. } if *first == last));
+        assert_eq!(writes.count(), usize::from(!accepts), "who votes late gets the fence");
     }
 }
 
@@ -727,12 +729,12 @@ fn fences_that_a_minority_accepts_are_not_used() {
     let mut council = Council::of(3);
     council.acquire(OpId(2), 60_000, Wait::Never);
     let Call::Vote { fences: (_, last), .. } = council.asked[0].call else { panic!() };
-    let voted = |counter, sealed| Ok(Reply::Voted { counter, time: TIME, sealed });
+    let voted = |counter, written| Ok(Reply::Voted { counter, time: TIME, written });
     council.answer_each([voted(last, true), voted(last + 7, false)]);
     assert_eq!(council.outcome(OpId(2)), None);
     let asked = council.asked.iter().filter(|asked| asked.node != 2).map(|asked| &asked.call);
     for call in asked {
-        assert!(matches!(call, Call::Seal { first, .. } if *first == last + 8), "{call:?}");
+        assert!(matches!(call, Call::WriteFence { first, .. } if *first == last + 8), "{call:?}");
     }
 }
 

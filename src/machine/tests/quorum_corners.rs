@@ -78,7 +78,7 @@ fn release_ahead_of_late_request(simulation: &mut Simulation, lease: LeaseId) {
 /// Of five servers, if a vote could cut a lease:
 ///
 /// 1. A is cut off from server 1, and its vote for 1.5 s there is on the wire when A gives that connection up.
-/// 2. A has the lock on three others, and fills server 1. A loses one of the three, and extends to 60 s.
+/// 2. A has the lock on three others, and copies it to server 1. A loses one of the three, and extends to 60 s.
 /// 3. Within a second the vote arrives on server 1, which forgets the lock after 1.5 s.
 /// 4. B gets a majority, and A still holds one by its clock.
 #[test]
@@ -87,7 +87,7 @@ fn a_late_vote_shortens_no_lease() {
     let lease = acquire_without_first(&mut simulation, ms(1_500));
     simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
     talk_to_all(&mut simulation);
-    assert!(has_lock(&simulation), "the first server is filled");
+    assert!(has_lock(&simulation), "the first server has a copy");
     simulation.pass(ms(3_000));
     assert!(has_lock(&simulation), "it keeps the lock for the extended lease");
 }
@@ -103,12 +103,12 @@ fn a_vote_after_the_release_is_withdrawn() {
 }
 
 #[test]
-fn a_vote_after_a_fill_and_the_release_is_withdrawn() {
+fn a_vote_after_a_copy_and_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let lease = acquire_without_first(&mut simulation, LONG);
     simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
     talk_to_all(&mut simulation);
-    assert!(has_lock(&simulation), "the first server is filled");
+    assert!(has_lock(&simulation), "the first server has a copy");
     release_ahead_of_late_request(&mut simulation, lease);
 }
 
@@ -150,7 +150,7 @@ fn servers_have_no_vote_for_a_longer_lease_than_was_known() {
 }
 
 #[test]
-fn a_fill_after_the_release_is_withdrawn() {
+fn a_copy_after_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let nodes = simulation.nodes.len();
     acquire(&mut simulation, ms(1_500), ONE_LEASE);
@@ -160,12 +160,12 @@ fn a_fill_after_the_release_is_withdrawn() {
     simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
     talk(&mut simulation, 0..1);
     talk(&mut simulation, 1..nodes);
-    give_up_connection(&mut simulation, Script::Fill);
+    give_up_connection(&mut simulation, Script::CopyLock);
     release_ahead_of_late_request(&mut simulation, lease);
 }
 
 /// 1. A process is stopped during a vote, for longer than `commandTimeout`.
-/// 2. It finds the votes, asks for the seals, and then runs its timers.
+/// 2. It finds the votes, has the fence written, and then runs its timers.
 /// 3. By the machine's own limit the request would be too old: the manager would close the connections on which all
 ///    servers have just answered.
 #[test]

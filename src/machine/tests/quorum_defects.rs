@@ -9,8 +9,8 @@ use crate::protocol::{Reply, Script, ServerTime};
 /// A defect of the layer that makes one server of many.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Flaw {
-    /// Servers without the lock are filled after a lost majority, too.
-    FillsAfterLoss,
+    /// Servers without the lock get a copy after a lost majority, too.
+    CopiesAfterLoss,
     /// A lost ballot is withdrawn only from servers that answered with the lock.
     ForgetsAwaited,
     /// Fences are above the servers' clocks alone.
@@ -20,7 +20,7 @@ pub(super) enum Flaw {
     /// No pending withdrawal where a connection is lost.
     NothingWithdrawn,
     /// Every vote counts as one for the proposed fences.
-    SealsUnseen,
+    AssumesWritten,
     /// Uptimes count as exact.
     UptimeIsExact,
     /// A restarted server votes at once.
@@ -41,13 +41,13 @@ impl Flaw {
 pub(super) fn distort(reply: Reply) -> Reply {
     match reply {
         Reply::Voted { time, .. } if Flaw::IgnoresCounters.is_on() => {
-            Reply::Voted { counter: 0, time, sealed: false }
+            Reply::Voted { counter: 0, time, written: false }
         }
         Reply::Voted { counter, .. } if Flaw::IgnoresClocks.is_on() => {
-            Reply::Voted { counter, time: ServerTime::default(), sealed: false }
+            Reply::Voted { counter, time: ServerTime::default(), written: false }
         }
-        Reply::Voted { counter, time, .. } if Flaw::SealsUnseen.is_on() => {
-            Reply::Voted { counter, time, sealed: true }
+        Reply::Voted { counter, time, .. } if Flaw::AssumesWritten.is_on() => {
+            Reply::Voted { counter, time, written: true }
         }
         reply => reply,
     }
@@ -56,7 +56,7 @@ pub(super) fn distort(reply: Reply) -> Reply {
 /// Changes the state of a quorum, after every input.
 pub(super) fn spoil(quorum: &mut Quorum) {
     match defects::present() {
-        Some(Change::Quorum(Flaw::FillsAfterLoss)) => quorum.believe_every_extension(),
+        Some(Change::Quorum(Flaw::CopiesAfterLoss)) => quorum.believe_every_extension(),
         Some(Change::Quorum(Flaw::IgnoresClocks)) => quorum.forget_clocks(),
         Some(Change::Quorum(Flaw::ForgetsAwaited)) => quorum.forget_awaited_votes(),
         Some(Change::Quorum(Flaw::NothingWithdrawn)) => quorum.forget_withdrawals(),
@@ -67,13 +67,13 @@ pub(super) fn spoil(quorum: &mut Quorum) {
 
 const DEFECTS: &[(&str, Kind, Change)] = &[
     // 1. Two attempts read the same counters on different majorities, and compute the same fence.
-    // 2. The first seals it. The second finds an equal counter: with "less or equal" it would seal that fence too.
+    // 2. The first writes it. The second finds an equal counter: with "less or equal" it would write that fence too.
     (
         "two attempts may have the same fence",
         Kind::Hasty,
         script("counter and counter >= first", "counter and counter > first"),
     ),
-    // A repeat cannot tell its own fence from that of another attempt. So a seal is sent once, and no answer is a no.
+    // A repeat cannot tell its own fence from that of another attempt. So that is sent once, and no answer is a no.
     (
         "round two is asked again, and its repeat accepted",
         Kind::Hasty,
@@ -132,7 +132,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if value and tonumber(owner_attempt) == tonumber(attempt) then", "if false then"),
     ),
     (
-        "a late fill cuts a lease",
+        "a late copy cuts a lease",
         Kind::Steady,
         script(
             "if not is_owner then\n  redis.call('SET', lock_key, token,",
@@ -140,7 +140,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a server is filled without the fence",
+        "a lock is copied without the fence",
         Kind::Steady,
         script(
             "end\nredis.call('SET', fence_key, last, 'PX', FENCE_MS)\nreturn 1",
@@ -148,7 +148,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a server is filled though it knows a later owner",
+        "a lock is copied to a server that knows a later owner",
         Kind::Steady,
         script(
             "if (value and not is_owner) or (counter and counter > tonumber(last)) then",
@@ -186,7 +186,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "proposed fences are used that a minority has written",
         Kind::Hasty,
-        Change::Quorum(Flaw::SealsUnseen),
+        Change::Quorum(Flaw::AssumesWritten),
     ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
     ("a server that forgot votes at once", Kind::Losing, Change::Quorum(Flaw::VotesAtOnce)),
@@ -197,7 +197,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     ("a quorum withdraws nothing", Kind::Steady, Change::Quorum(Flaw::NothingWithdrawn)),
     ("a lost vote is withdrawn once", Kind::Steady, Change::Quorum(Flaw::WithdrawnOnce)),
     ("a withdrawal overtakes its vote", Kind::Steady, Change::Quorum(Flaw::WithdrawnAhead)),
-    ("a lost majority fills others", Kind::Losing, Change::Quorum(Flaw::FillsAfterLoss)),
+    ("a lock is copied after a lost majority", Kind::Losing, Change::Quorum(Flaw::CopiesAfterLoss)),
 ];
 
 #[test]

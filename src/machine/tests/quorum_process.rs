@@ -35,7 +35,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Whether a request on the wire can take the lock.
     pub(super) fn takes_lock(&self) -> bool {
-        let takes = |call: &Call| matches!(call, Call::Vote { .. } | Call::Fill { .. });
+        let takes = |call: &Call| matches!(call, Call::Vote { .. } | Call::CopyLock { .. });
         self.wire.iter().any(|asked| takes(&asked.call))
     }
 }
@@ -149,11 +149,11 @@ impl Process {
     /// Judges a request at its sending.
     fn judge(&mut self, node: usize, request: RequestId, call: &Call, again: bool) {
         self.extensions.asked(self.now, request, call);
-        if let Call::Fill { token, .. } = call
+        if let Call::CopyLock { token, .. } = call
             && !again
-            && !self.extensions.may_fill(node, token.as_str(), self.connections.len() / 2 + 1)
+            && !self.extensions.may_copy(node, token.as_str(), self.connections.len() / 2 + 1)
         {
-            self.broken = Some("a server is filled though no majority carries the lock");
+            self.broken = Some("a lock is copied though no majority carries it");
         }
     }
 

@@ -15,7 +15,7 @@ const FENCE_KEPT: Duration = Duration::from_secs(86_400);
 #[test]
 fn the_scripts_keep_a_fence_for_the_same_time() {
     let source = format!("local FENCE_MS = {}\n", FENCE_KEPT.as_millis());
-    assert!(Script::Seal.source().contains(&source));
+    assert!(Script::WriteFence.source().contains(&source));
 }
 
 /// A server's data about the lock.
@@ -95,7 +95,7 @@ fn judge_owner(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result
     let (was, is) = (before.owner(), after.owner());
     let takes = is == Some(caller)
         && match (call, was) {
-            (Call::Vote { .. } | Call::Fill { .. }, None) => true,
+            (Call::Vote { .. } | Call::CopyLock { .. }, None) => true,
             (Call::Vote { .. }, Some(was)) => match (parts(was), parts(caller)) {
                 (Some((own, earlier)), Some((token, attempt))) => own == token && earlier < attempt,
                 _ => false,
@@ -112,7 +112,7 @@ fn judge_lease(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result
         return Ok(());
     }
     let ttl = match call {
-        Call::Vote { ttl, .. } | Call::Extend { ttl, .. } | Call::Fill { ttl, .. } => *ttl,
+        Call::Vote { ttl, .. } | Call::Extend { ttl, .. } | Call::CopyLock { ttl, .. } => *ttl,
         _ => Duration::ZERO,
     };
     if before.owner() != after.owner() {
@@ -153,8 +153,8 @@ fn judge_fence(
         {
             Some(*last)
         }
-        Call::Seal { first, last, .. } if own && before.fence < Some(*first) => Some(*last),
-        Call::Fill { last, .. } if own && before.fence <= Some(*last) => Some(*last),
+        Call::WriteFence { first, last, .. } if own && before.fence < Some(*first) => Some(*last),
+        Call::CopyLock { last, .. } if own && before.fence <= Some(*last) => Some(*last),
         _ => None,
     };
     match due {
@@ -177,9 +177,9 @@ fn judge_reply(
     let own = after.owner() == Some(caller);
     let lasts = |ttl: &Duration| own && after.remaining >= *ttl;
     let right = match (call, reply) {
-        (Call::Vote { ttl, fences: (_, last), .. }, Ok(Reply::Voted { counter, sealed, .. })) => {
-            let written = before.fence != after.fence && after.fence == Some(*last);
-            lasts(ttl) && *counter == after.fence.unwrap_or(0) && *sealed == written
+        (Call::Vote { ttl, fences: (_, last), .. }, Ok(Reply::Voted { counter, written, .. })) => {
+            let is_written = before.fence != after.fence && after.fence == Some(*last);
+            lasts(ttl) && *counter == after.fence.unwrap_or(0) && *written == is_written
         }
         (Call::Vote { .. }, Ok(Reply::Held(held))) => {
             let earlier = match (before.owner().and_then(parts), parts(caller)) {
@@ -191,10 +191,10 @@ fn judge_reply(
             !earlier && Some(held.holder.as_str()) == after.owner()
         }
         (Call::Extend { ttl, .. }, Ok(Reply::Owner(yes))) => *yes == own && (!yes || lasts(ttl)),
-        (Call::Fill { ttl, last, .. }, Ok(Reply::Owner(yes))) => {
+        (Call::CopyLock { ttl, last, .. }, Ok(Reply::Owner(yes))) => {
             *yes == (own && before.fence <= Some(*last)) && (!yes || lasts(ttl))
         }
-        (Call::Seal { first, .. }, Ok(Reply::Owner(yes))) => {
+        (Call::WriteFence { first, .. }, Ok(Reply::Owner(yes))) => {
             *yes == (own && before.fence < Some(*first))
         }
         (Call::Withdraw { .. }, Ok(Reply::Owner(yes))) => {
@@ -205,7 +205,7 @@ fn judge_reply(
     rule(right, "an answer that is not so")
 }
 
-/// The replies to a process's extensions: only a lock on a majority may fill other servers.
+/// The replies to a process's extensions: only a lock on a majority may be copied to other servers.
 #[derive(Default)]
 pub(super) struct Extensions {
     /// By request: the token, and the time of sending.
@@ -214,7 +214,7 @@ pub(super) struct Extensions {
     pub(super) repeated: Option<Round>,
     yes: BTreeMap<Round, BTreeSet<usize>>,
     denied: BTreeMap<Round, BTreeSet<usize>>,
-    /// Servers that denied the token in a round, and were not filled for that.
+    /// Servers that denied the token in a round, and got no copy for that.
     no: Vec<(usize, Round)>,
 }
 
@@ -250,8 +250,8 @@ impl Extensions {
         rounds.any(|(_, no)| no.len() * 2 >= servers)
     }
 
-    /// Fills a server. Checks that it denied the token in a round in which a majority had it.
-    pub(super) fn may_fill(&mut self, node: usize, token: &str, majority: usize) -> bool {
+    /// Copies the lock to a server. Checks that it denied the token in a round in which a majority had it.
+    pub(super) fn may_copy(&mut self, node: usize, token: &str, majority: usize) -> bool {
         let won = |round: &Round| {
             round.0 == token && self.yes.get(round).is_some_and(|yes| yes.len() >= majority)
         };

@@ -185,7 +185,7 @@ fn write_script(
         Call::ExtendShare { keys, token, ttl } => {
             lock_and_shared(command, keys, token).arg(ms(*ttl));
         }
-        Call::Fill { keys, token, ttl, last } => {
+        Call::CopyLock { keys, token, ttl, last } => {
             two_keys(command, keys, token).arg(ms(*ttl)).arg(*last);
         }
         Call::Force { keys, token, epoch, foreign, seen, owners } => {
@@ -236,7 +236,7 @@ fn write_script(
             command.arg(3).arg(keys.lock()).arg(keys.counter(counters)).arg(queue);
             command.arg(token.as_str()).arg(ms(*ttl)).arg(epoch.as_micros()).arg(u64::from(*block));
         }
-        Call::Seal { keys, token, first, last } => {
+        Call::WriteFence { keys, token, first, last } => {
             two_keys(command, keys, token).arg(*first).arg(*last);
         }
         Call::AcquireAll { first, others, ttl, epoch } => {
@@ -448,10 +448,10 @@ fn held(parts: &[Value]) -> Result<Reply, Failure> {
 
 fn read_vote(parts: &[Value]) -> Option<Reply> {
     match parts {
-        [Value::Int(1), counter, time, Value::Int(sealed)] => Some(Reply::Voted {
+        [Value::Int(1), counter, time, Value::Int(written)] => Some(Reply::Voted {
             counter: whole_value(counter)?,
             time: ServerTime::from_micros(whole_value(time)?),
-            sealed: *sealed == 1,
+            written: *written == 1,
         }),
         [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
             Some(unqueued(*remaining_ms, holder).into())

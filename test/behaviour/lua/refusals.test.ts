@@ -74,8 +74,8 @@ const CALLS: readonly Call[] = [
   call('release', ALL, B, '0'),
   call('reserve', [LOCK, FENCE, QUEUE], A, '90000', '0', '2'),
   call('quorum/vote', [LOCK, FENCE], A, '1', TTL, '1', '0', '0'),
-  call('quorum/seal', [LOCK, FENCE], A, '1', '9'),
-  call('quorum/fill', [LOCK, FENCE], A, TTL, '9'),
+  call('quorum/write_fence', [LOCK, FENCE], A, '1', '9'),
+  call('quorum/copy_lock', [LOCK, FENCE], A, TTL, '9'),
   call('quorum/withdraw', [LOCK], A, INBOX),
 ];
 

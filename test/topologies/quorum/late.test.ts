@@ -55,16 +55,16 @@ describe('a quorum of five', () => {
     return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
   }
 
-  test('a late vote does not cut the lease of a server that was filled meanwhile', async () => {
+  test('a late vote does not cut the lease of a server that got a copy meanwhile', async () => {
     await open();
     const other = await group.open();
     await group.at(4).kill();
     const lock = await acquireWithoutFirst(3_000);
     await until(async () => {
-      // One that is not connected again yet is not filled.
+      // One that is not connected again yet gets no copy.
       await lock.extend(MINUTE);
       return (await first().get('lock:x')) !== null;
-    }, 'the first to be filled');
+    }, 'the first to get a copy');
     // On the first three from here on, which are a bare majority.
     await group.at(3).kill();
     assert.ok((proxies[0] as FaultProxy).deliver() > 0, 'the vote is late');

@@ -53,7 +53,7 @@ enum Variant {
     /// A server that has lost its data does not vote before all older leases have ended.
     LoserVotes,
     /// A holder that takes the lock on another server later writes its fence there as well.
-    FillWritesNoFence,
+    CopyWritesNoFence,
 }
 
 /// The assumptions.
@@ -68,7 +68,7 @@ enum World {
     LossWithClocks,
     /// The same, but clocks do not count. Holders take the lock on the servers that they lack, and data is
     /// lost only when a holder knows that its fence is on all servers.
-    LossWhenFilled,
+    LossWhenCopied,
 }
 
 #[derive(Clone, Copy)]
@@ -116,10 +116,11 @@ enum Request {
     /// Only in a variant: a repeat of round two.
     WriteAgain,
     /// Lock and write at once.
-    Fill,
+    CopyLock,
 }
 
-const REQUESTS: [Request; 4] = [Request::Lock, Request::Write, Request::WriteAgain, Request::Fill];
+const REQUESTS: [Request; 4] =
+    [Request::Lock, Request::Write, Request::WriteAgain, Request::CopyLock];
 
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 enum Heard {
@@ -159,7 +160,7 @@ enum Action {
     Begin(usize, u8),
     Choose(usize),
     Repeat(usize),
-    Fill(usize),
+    CopyLock(usize),
     /// Gives up, or ends: from now on its leases may end.
     End(usize),
     Execute {
@@ -211,7 +212,7 @@ impl Model for Protocol {
             if server.lock.is_some_and(|lock| self.may_end(state, lock)) {
                 actions.push(Action::Expire { server: place });
             }
-            if state.may_lose_data && (!self.world.holders_fill() || state.is_filled()) {
+            if state.may_lose_data && (!self.world.holders_copy() || state.is_copied()) {
                 actions.push(Action::LoseData { server: place });
             }
         }
@@ -223,7 +224,7 @@ impl Model for Protocol {
             Action::Begin(attempt, proposal) => next.begin(attempt, proposal),
             Action::Choose(attempt) => next.choose(self, attempt),
             Action::Repeat(attempt) => next.repeat(attempt),
-            Action::Fill(attempt) => next.send(attempt, Request::Fill),
+            Action::CopyLock(attempt) => next.send(attempt, Request::CopyLock),
             Action::End(attempt) => next.end(attempt),
             Action::Execute { server, attempt, request, answered } => {
                 next.execute(self, server, attempt, request, answered);
@@ -281,15 +282,15 @@ impl World {
     }
 
     fn loses_data(self) -> bool {
-        matches!(self, Self::LossWithClocks | Self::LossWhenFilled)
+        matches!(self, Self::LossWithClocks | Self::LossWhenCopied)
     }
 
     fn clocks_agree(self) -> bool {
         self == Self::LossWithClocks
     }
 
-    fn holders_fill(self) -> bool {
-        self == Self::LossWhenFilled
+    fn holders_copy(self) -> bool {
+        self == Self::LossWhenCopied
     }
 }
 
@@ -326,7 +327,7 @@ impl Protocol {
                     actions.push(Action::Repeat(attempt));
                 }
             }
-            Phase::Holding if self.world.holders_fill() => actions.push(Action::Fill(attempt)),
+            Phase::Holding if self.world.holders_copy() => actions.push(Action::CopyLock(attempt)),
             Phase::Holding => {}
             Phase::Ended => return,
         }
@@ -354,7 +355,7 @@ impl State {
     }
 
     /// Whether a holder knows that its fence is on all servers.
-    fn is_filled(&self) -> bool {
+    fn is_copied(&self) -> bool {
         (0..ATTEMPTS).any(|attempt| {
             self.attempts[attempt].phase == Phase::Holding
                 && self.heard(attempt, Heard::Written) == SERVERS
@@ -443,8 +444,8 @@ impl State {
         let done = server.execute(protocol, attempt, *fence, request);
         let above = *proposal > server.counter || variant == Variant::ProposalIsNotAbove;
         let ahead = *proposal > clock || variant == Variant::ProposalBehindClock;
-        let seals = request == Request::Lock && done && is_new && *proposal > 0 && above && ahead;
-        if seals {
+        let writes = request == Request::Lock && done && is_new && *proposal > 0 && above && ahead;
+        if writes {
             server.counter = server.counter.max(*proposal);
         }
         let heard = match (request, phase) {
@@ -452,10 +453,10 @@ impl State {
                 if done && answered {
                     *fence = server.counter.max(clock).max(*fence);
                 }
-                if seals { Heard::Written } else { Heard::Locked }
+                if writes { Heard::Written } else { Heard::Locked }
             }
             (Request::Write | Request::WriteAgain, Phase::Writing)
-            | (Request::Fill, Phase::Holding) => Heard::Written,
+            | (Request::CopyLock, Phase::Holding) => Heard::Written,
             _ => Heard::Nothing,
         };
         if !(done && answered) {
@@ -519,15 +520,15 @@ impl Server {
                 is_owner && (self.counter < fence || (equal_will_do && self.counter == fence))
             }
             Request::WriteAgain => is_owner && self.counter <= fence,
-            Request::Fill => is_owner || self.may_lock(protocol, attempt),
+            Request::CopyLock => is_owner || self.may_lock(protocol, attempt),
         };
         if done {
             self.lock = Some(attempt);
             self.counter = match request {
                 Request::Lock if variant == Variant::OneRound => self.counter + 1,
                 Request::Lock => self.counter,
-                Request::Fill if variant == Variant::FillWritesNoFence => self.counter,
-                Request::Write | Request::WriteAgain | Request::Fill => self.counter.max(fence),
+                Request::CopyLock if variant == Variant::CopyWritesNoFence => self.counter,
+                Request::Write | Request::WriteAgain | Request::CopyLock => self.counter.max(fence),
             };
         }
         done
@@ -548,7 +549,7 @@ impl Server {
         for (attempt, Channel { requests, .. }) in self.channels.iter_mut().enumerate() {
             let may_own = self.lock == Some(attempt)
                 || requests[Request::Lock as usize]
-                || requests[Request::Fill as usize];
+                || requests[Request::CopyLock as usize];
             if !may_own {
                 *requests = Default::default();
             }
@@ -580,7 +581,7 @@ fn fences_rise_when_a_server_loses_its_data_and_the_clocks_agree() {
 
 #[test]
 fn fences_rise_when_a_server_loses_its_data_and_the_fence_was_on_all() {
-    assert_keeps_promises(TWO_CLIENTS, World::LossWhenFilled, 40_000);
+    assert_keeps_promises(TWO_CLIENTS, World::LossWhenCopied, 40_000);
 }
 
 #[test]
@@ -598,7 +599,7 @@ fn every_rule_of_the_fence_is_needed() {
         (Variant::AnyAttemptReplaces, LOCKS_LAST, ONE_CLIENT, World::HonestLeases),
         (Variant::ClocksAreIgnored, FENCES_RISE, TWO_CLIENTS, World::LossWithClocks),
         (Variant::LoserVotes, ONE_HOLDER, TWO_CLIENTS, World::LossWithClocks),
-        (Variant::FillWritesNoFence, FENCES_RISE, TWO_CLIENTS, World::LossWhenFilled),
+        (Variant::CopyWritesNoFence, FENCES_RISE, TWO_CLIENTS, World::LossWhenCopied),
     ] {
         assert_breaks(&format!("{variant:?}"), Protocol { variant, world, clients }, promise);
     }

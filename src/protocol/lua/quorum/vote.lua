@@ -5,11 +5,11 @@
          mark: '1' if the caller waits and wants a message when the owner releases the lock
          first, last: the fences that the caller proposes, 0 for none; they are written if the lock is new to the
          attempt, the counter is below first, and the clock not above it
-  REPLY  { 1, counter, now_us, sealed }   the lock is the attempt's on this server; counter: 0 if there is none
-                                          sealed: 1 if the proposed fences are written
+  REPLY  { 1, counter, now_us, written }  the lock is the attempt's on this server; counter: 0 if there is none
+                                          written: 1 if the proposed fences are written
          { 0, remaining_ms, holder }      it is not: -1 if it never expires
   WRITES lock fence
-  AGAIN  the same, but not sealed; a lease is never shortened
+  AGAIN  the same, but not written; a lease is never shortened
          An attempt replaces an earlier one of its token, and never a later one.
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
@@ -38,7 +38,7 @@ if value then
   end
 end
 if value and tonumber(owner_attempt) == tonumber(attempt) then
-  -- The attempt may have got the lock here by a fill, and rely on a longer lease than this vote asks for.
+  -- The attempt may have got the lock here as a copy, and rely on a longer lease than this vote asks for.
   if redis.call('PTTL', lock_key) < ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end

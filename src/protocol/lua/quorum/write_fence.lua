@@ -1,4 +1,4 @@
---[[ seal: the second round of a ballot: write the fence where the attempt still has the lock
+--[[ write_fence: the second round of a ballot: write the fence where the attempt still has the lock
   KEYS   1 lock  2 fence
   ARGV   1 token  2 first  3 last
          token: with its attempt

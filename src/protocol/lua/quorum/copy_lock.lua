@@ -1,4 +1,4 @@
---[[ fill: write a lock that a majority of the servers has to one that lacks it
+--[[ copy_lock: write a lock that a majority of the servers has to one that lacks it
   KEYS   1 lock  2 fence
   ARGV   1 token  2 ttl_ms  3 last
          token: with its attempt
