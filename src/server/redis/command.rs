@@ -2,7 +2,8 @@
 //! others.
 
 use crate::protocol::keys::SLOT_COUNTER;
-use crate::protocol::{CounterKey, SideKey};
+use crate::protocol::{CounterKey, ServerTime, SideKey, Token};
+use std::time::Duration;
 
 /// One command, in the form in which a server reads it. It may be used for one command after the other, and keeps its
 /// memory.
@@ -136,6 +137,26 @@ impl Part for &str {
 impl Part for u64 {
     fn append_to(self, command: &mut Command) {
         command.add([itoa::Buffer::new().format(self)]);
+    }
+}
+
+impl Part for &Token {
+    fn append_to(self, command: &mut Command) {
+        self.as_str().append_to(command);
+    }
+}
+
+/// In ms.
+impl Part for Duration {
+    fn append_to(self, command: &mut Command) {
+        u64::try_from(self.as_millis()).unwrap_or(u64::MAX).append_to(command);
+    }
+}
+
+/// In µs since 1970.
+impl Part for ServerTime {
+    fn append_to(self, command: &mut Command) {
+        self.as_micros().append_to(command);
     }
 }
 

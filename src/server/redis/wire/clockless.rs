@@ -1,10 +1,10 @@
 //! Calls to a server whose scripts cannot read its clock. Without the time there is no wait queue and no share, so
 //! exclusive locks alone work there.
 
-use super::{ms, run, write_script};
+use super::super::Command;
+use super::encode::write_script;
 use crate::machine::SendMode;
 use crate::protocol::{Call, Counters, Intent, Mode, Script};
-use crate::server::redis::Command;
 
 /// The answer to a call that needs the clock.
 const REFUSAL: &str = "NOCLOCK scripts on this server may not run TIME, which everything but exclusive locks \
@@ -23,9 +23,9 @@ pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, cou
             mode: Mode::Exclusive,
             ..
         } => {
-            run(command, Script::AcquireUnqueued, send_mode);
-            command.arg(2).arg(keys.lock()).arg(keys.counter(counters)).arg(token.as_str());
-            command.arg(ms(*ttl)).arg(epoch.as_micros());
+            command.begin_script(Script::AcquireUnqueued, send_mode);
+            command.arg(2).arg(keys.lock()).arg(keys.counter(counters)).arg(token);
+            command.arg(*ttl).arg(*epoch);
             command.arg(if *intent == Intent::Poll { "poll" } else { "try" });
             command.arg(u64::from(*block));
         }

@@ -1,7 +1,7 @@
 //! Errors of servers.
 
 use crate::protocol::{Failure, Refusal};
-use redis::RedisError;
+use redis::{RedisError, ServerError};
 
 /// Longer error texts are cut to this many bytes: people are to read them.
 const TEXT_MAX: usize = 400;
@@ -89,6 +89,11 @@ fn from_inside_a_script(detail: &str) -> Option<(&str, &str)> {
     let error = parts.nth(2)?.trim_start().trim_start_matches('-');
     let (code, detail) = error.split_once(' ')?;
     code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((code, detail))
+}
+
+/// The failure that an error in place of a reply means.
+pub(in crate::server) fn error_reply(error: &ServerError) -> Failure {
+    refused(error.code(), error.details().unwrap_or_default())
 }
 
 /// The failure that an error of the client library means.
