@@ -136,7 +136,7 @@ export function forceReleaseOperation(
 
 /** @internal */
 export function expireInOperation(lease: number, ttl: number): Operation {
-  return new OtherOperation(OpKind.Leave, [lease, ttl]);
+  return new OtherOperation(OpKind.ExpireIn, [lease, ttl]);
 }
 
 /** Which keys a query looks at. `wholeKey`: `keysStartWith` is a key. @internal */
@@ -157,7 +157,7 @@ export function queryOperation(
 
 /** @internal */
 export function stopRenewingOperation(lease: number): Operation {
-  return new OtherOperation(OpKind.LetExpire, [lease]);
+  return new OtherOperation(OpKind.StopRenewing, [lease]);
 }
 
 /** @internal */

@@ -396,7 +396,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         },
         // Rare, so that other commands are tried as well.
         8 if bytes.below(16) == 15 => Command::Close,
-        8 if bytes.flag() => Command::Leave { lease, ttl: ttl(bytes) },
+        8 if bytes.flag() => Command::ExpireIn { lease, ttl: ttl(bytes) },
         _ => Command::Release { lease, exported: bytes.flag() },
     }
 }
@@ -411,7 +411,7 @@ fn of_quorum(command: Command) -> Command {
         Command::Adopt { .. }
         | Command::Downgrade { .. }
         | Command::Force { .. }
-        | Command::Leave { .. } => Command::Extend { lease: LeaseId(0), ttl: None },
+        | Command::ExpireIn { .. } => Command::Extend { lease: LeaseId(0), ttl: None },
         other => other,
     }
 }

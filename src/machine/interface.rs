@@ -115,12 +115,12 @@ pub enum Command {
     /// Release all leases, fail all open operations, and end.
     Close,
     /// Renew a lease no more, and leave it to expire.
-    LetExpire {
+    StopRenewing {
         /// The lease.
         lease: LeaseId,
     },
     /// Extend a lease to at least `ttl` from now, and leave the lock to expire: from then on it is not this manager's.
-    Leave {
+    ExpireIn {
         /// The lease.
         lease: LeaseId,
         /// Its length.

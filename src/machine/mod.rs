@@ -237,7 +237,7 @@ impl Machine {
             Command::Close => self.close(op),
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Purpose::Extend(lease)),
-            Command::Leave { lease, ttl } => {
+            Command::ExpireIn { lease, ttl } => {
                 self.extend(op, lease, Some(ttl), Purpose::Leave(lease));
             }
             Command::Force { name, foreign, owners } => {
@@ -249,7 +249,7 @@ impl Machine {
                     names.iter().map(|name| self.queues.keys_of(&self.context, name)).collect();
                 self.acquire_all(op, keys, ttl, label, hold);
             }
-            Command::LetExpire { lease } => self.let_expire(op, lease),
+            Command::StopRenewing { lease } => self.let_expire(op, lease),
             Command::Open => self.open(op),
             Command::Release { lease, exported } => self.release(op, lease, exported),
         }

@@ -87,11 +87,11 @@ impl Bridge {
         self.completions.drain_into(writable(&mut into))
     }
 
-    /// The text of the outcome in `slot`.
+    /// The text of the outcome of `entry`.
     #[napi(catch_unwind)]
-    pub fn take_text(&self, slot: u32) -> Option<OutcomeText> {
+    pub fn take_text(&self, entry: u32) -> Option<OutcomeText> {
         faults::at("text");
-        self.completions.take_text(slot)
+        self.completions.take_text(entry)
     }
 
     /// The text of the oldest notice that was not taken yet.
@@ -101,12 +101,12 @@ impl Bridge {
         self.completions.take_notice()
     }
 
-    /// Starts the manager that records call `manager`. The outcome in `slot` says whether it could connect.
+    /// Starts the manager that records call `manager`. The outcome of `entry` says whether it could connect.
     /// Throws an `InvalidArg` if an option cannot be used, and a `Cancelled` if this process lacks what it needs.
     #[napi(catch_unwind)]
     pub fn connect(
         &self,
-        slot: u32,
+        entry: u32,
         manager: u32,
         options: ManagerOptions,
     ) -> napi::Result<NativeManager> {
@@ -122,7 +122,7 @@ impl Bridge {
         managers.push(handle.downgrade());
         drop(managers);
         // Last: a caller that gets an error expects no outcome.
-        if handle.submit(&mut vec![Submission::Begin(OpId(slot), Command::Open)]) {
+        if handle.submit(&mut vec![Submission::Begin(OpId(entry), Command::Open)]) {
             caller.wake();
         }
         Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))
@@ -132,7 +132,7 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn survey(
         &self,
-        slot: u32,
+        entry: u32,
         options: ManagerOptions,
         questions: Vec<Vec<String>>,
     ) -> napi::Result<()> {
@@ -141,7 +141,7 @@ impl Bridge {
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
-        keeper::survey(endpoint, questions, OpId(slot), caller).map_err(|error| no_keeper(&error))
+        keeper::survey(endpoint, questions, OpId(entry), caller).map_err(|error| no_keeper(&error))
     }
 }
 

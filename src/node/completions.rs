@@ -49,9 +49,9 @@ impl Completions {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the text of the outcome in `slot`.
-    pub(super) fn take_text(&self, slot: u32) -> Option<OutcomeText> {
-        self.outbox.take_text(slot)
+    /// Takes the text of the outcome of `entry`.
+    pub(super) fn take_text(&self, entry: u32) -> Option<OutcomeText> {
+        self.outbox.take_text(entry)
     }
 
     /// Takes the text of the oldest notice.

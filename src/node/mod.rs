@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   JavaScript                                   Rust
-//!   slot table ─ submit, in batches ────────▶    a turn of the manager's core, which writes
+//!   entry table ─ submit, in batches ───────▶    a turn of the manager's core, which writes
 //!   drain into one typed array ◀─ event loop ─   a turn of the core, which reads
 //!                              ◀─ one weak threadsafe function ─ the keeper, another thread
 //! ```

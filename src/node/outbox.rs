@@ -34,7 +34,7 @@ pub(super) struct Outbox<T> {
 
 struct Queue<T> {
     records: VecDeque<Record>,
-    /// The texts of outcomes, by slot.
+    /// The texts of outcomes, by entry.
     texts: BTreeMap<u32, T>,
     /// The texts of notices, in the order of their records.
     notices: VecDeque<String>,
@@ -53,7 +53,7 @@ impl<T> Outbox<T> {
         Self { queue: Mutex::new(queue), turned: AtomicU64::new(0) }
     }
 
-    /// Adds a record, with the text of its slot.
+    /// Adds a record, with the text of its entry.
     pub(super) fn push(&self, record: Record, text: Option<(u32, T)>) {
         let mut queue = self.lock();
         queue.records.push_back(record);
@@ -88,9 +88,9 @@ impl<T> Outbox<T> {
         count
     }
 
-    /// Takes the text of `slot`.
-    pub(super) fn take_text(&self, slot: u32) -> Option<T> {
-        self.lock().texts.remove(&slot)
+    /// Takes the text of `entry`.
+    pub(super) fn take_text(&self, entry: u32) -> Option<T> {
+        self.lock().texts.remove(&entry)
     }
 
     /// Takes the text of the oldest notice.
@@ -139,8 +139,8 @@ mod model {
     }
 
     impl Environment {
-        fn put(&self, slot: u32) {
-            self.outbox.push([f64::from(slot), 0.0, 0.0, 0.0], Some((slot, slot)));
+        fn put(&self, entry: u32) {
+            self.outbox.push([f64::from(entry), 0.0, 0.0, 0.0], Some((entry, entry)));
             if self.outbox.arm() {
                 self.wakes.fetch_add(1, Ordering::AcqRel);
             }
@@ -151,13 +151,13 @@ mod model {
                 loop {
                     let count = drain(&self.outbox, buffer);
                     for record in buffer.chunks_exact(RECORD_LENGTH).take(count) {
-                        let slot = record[0] as u32;
+                        let entry = record[0] as u32;
                         assert_eq!(
-                            self.outbox.take_text(slot),
-                            Some(slot),
+                            self.outbox.take_text(entry),
+                            Some(entry),
                             "a record without its text"
                         );
-                        seen.push(slot);
+                        seen.push(entry);
                     }
                     if count * RECORD_LENGTH < buffer.len() {
                         break;
@@ -179,9 +179,9 @@ mod model {
         loom::model(move || {
             let environment =
                 Arc::new(Environment { outbox: Outbox::new(), wakes: AtomicUsize::new(0) });
-            let threads = [1, 2].map(|slot| {
+            let threads = [1, 2].map(|entry| {
                 let environment = Arc::clone(&environment);
-                loom::thread::spawn(move || environment.put(slot))
+                loom::thread::spawn(move || environment.put(entry))
             });
             let (mut seen, mut buffer) = (Vec::new(), vec![0.0; room * RECORD_LENGTH]);
             environment.turn(drain, &mut buffer, &mut seen);

@@ -1,9 +1,23 @@
 //! The records that cross the boundary, and the only code of this side that writes or reads one.
 //!
-//! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and seven that depend on the kind;
-//! the strings of all operations come in one text, each with its length in UTF-16 units before it: `4:item0:`. The label of
-//! an acquire is `=` if it is that of the acquire before. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on
-//! the way out.
+//! An operation is [`OPERATION_LENGTH`] numbers on the way in, by their index, with times in ms:
+//!
+//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 8: `hold` |
+//! |---|---|---|---|---|---|
+//! | `Acquire` | entry | ttl | wait | share | hold |
+//! | `AcquireAll` | entry | ttl | number of names | | hold |
+//! | `Adopt` | entry | ttl | | share | hold |
+//! | `Cancel`, `Close` | entry | | | | |
+//! | `Downgrade`, `StopRenewing` | entry | lease | | | |
+//! | `Extend`, `ExpireIn` | entry | lease | ttl | | |
+//! | `ForceRelease` | entry | 1 if other code's value is deleted, too | number of owners | | |
+//! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | |
+//! | `Release` | entry | lease | 1 if the token was read | | |
+//!
+//! A hold is `maxHold`, `stallTimeout`, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire.
+//! An entry is JavaScript's number for an operation under way. The strings of all operations come in one text, each with its
+//! length in UTF-16 units before it: `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
+//! outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
 //! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
 //! and in `js/native/records.ts`, and a test compares the two.
 
@@ -49,39 +63,36 @@ pub const LEASE_ENDLESS: f64 = -1.0;
 #[napi]
 pub const REPLICAS_MAJORITY: u32 = 0;
 
-/// The kind of an operation, its numbers and its strings. Times are in ms. The terms of a hold are four numbers: longest
-/// hold, stall limit, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire.
+/// The kind of an operation, and its strings. `src/node/records.rs` begins with a table of its numbers.
 #[napi]
 pub enum OpKind {
-    /// ttl, wait, share, the hold; strings: name, label.
+    /// Name, label.
     Acquire = 0,
-    /// None. The slot is that of the acquire to cancel.
+    /// None. The entry is that of the acquire to cancel.
     Cancel = 1,
     /// None.
     Close = 2,
-    /// lease, ttl.
+    /// None.
     Extend = 3,
-    /// lease, 1 if the token was read.
+    /// None.
     Release = 4,
-    /// lease.
+    /// None.
     Downgrade = 5,
-    /// ttl, 0, share, the hold; strings: name, token, label or `=` and the new
-    /// token, or empty.
+    /// Name, token, label or `=` and the new token, or empty.
     Adopt = 6,
-    /// 1 if the value of other code is deleted, too, number of owners; strings: name, owners.
+    /// Name, owners.
     ForceRelease = 7,
-    /// The number of keys that a page examines, 1 if the text is a whole key; strings: cursor, the prefix of the keys or
-    /// the key.
+    /// Cursor, the prefix of the keys or the key.
     Query = 8,
-    /// ttl, number of names, 0, the hold; strings: label, names.
+    /// Label, names.
     AcquireAll = 9,
-    /// lease.
-    LetExpire = 10,
-    /// lease, ttl.
-    Leave = 11,
+    /// None: the lock is renewed no more, and expires at the end of its lease.
+    StopRenewing = 10,
+    /// None: the lock expires after the ttl, and is not the manager's any more.
+    ExpireIn = 11,
 }
 
-/// The kind of a record that is no outcome, in place of a slot.
+/// The kind of a record that is no outcome, in place of an entry.
 #[napi]
 #[derive(Clone, Copy)]
 pub enum RecordKind {
@@ -248,8 +259,8 @@ impl Iterator for Strings<'_, '_> {
 }
 
 fn read_operation(operation: &[f64], strings: &mut Strings<'_, '_>) -> Option<(OpId, Operation)> {
-    let &[kind, slot, ref numbers @ ..] = operation else { return None };
-    let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
+    let &[kind, entry, ref numbers @ ..] = operation else { return None };
+    let op = OpId(u32::try_from(whole(entry)).unwrap_or(u32::MAX));
     let kind = whole(kind);
     let operation = if kind == OpKind::Cancel as u64 {
         Some(Operation::Cancel)
@@ -269,8 +280,8 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
     const DOWNGRADE: u64 = OpKind::Downgrade as u64;
     const EXTEND: u64 = OpKind::Extend as u64;
     const FORCE_RELEASE: u64 = OpKind::ForceRelease as u64;
-    const LET_EXPIRE: u64 = OpKind::LetExpire as u64;
-    const LEAVE: u64 = OpKind::Leave as u64;
+    const STOP_RENEWING: u64 = OpKind::StopRenewing as u64;
+    const EXPIRE_IN: u64 = OpKind::ExpireIn as u64;
     const RELEASE: u64 = OpKind::Release as u64;
     let &[a, b, share, ref hold @ ..] = numbers else { return None };
     Some(match kind {
@@ -307,8 +318,8 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
             foreign: a > 0.0,
             owners: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
         },
-        LET_EXPIRE => Command::LetExpire { lease: LeaseId(whole(a)) },
-        LEAVE => Command::Leave { lease: LeaseId(whole(a)), ttl: millis(b) },
+        STOP_RENEWING => Command::StopRenewing { lease: LeaseId(whole(a)) },
+        EXPIRE_IN => Command::ExpireIn { lease: LeaseId(whole(a)), ttl: millis(b) },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })
@@ -322,12 +333,12 @@ fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Quest
 }
 
 fn read_hold(numbers: &[f64]) -> Option<Hold> {
-    let &[longest_hold, stall_limit, renew, leave_to_expire] = numbers else { return None };
+    let &[max_hold, stall_timeout, renew, leave_to_expire] = numbers else { return None };
     Some(Hold {
         renew: renew > 0.0,
         leave_to_expire: leave_to_expire > 0.0,
-        max_hold: finite(longest_hold),
-        stall_timeout: millis(stall_limit),
+        max_hold: finite(max_hold),
+        stall_timeout: millis(stall_timeout),
     })
 }
 
@@ -415,8 +426,8 @@ pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
 /// The record of an outcome, and its text if it has one.
 pub(super) fn outcome(op: OpId, outcome: Outcome) -> (Record, Option<OutcomeText>) {
     let (code, a, b) = outcome_numbers(&outcome);
-    let OpId(slot) = op;
-    ([f64::from(slot), f64::from(code as i32), a, b], outcome_text(outcome))
+    let OpId(entry) = op;
+    ([f64::from(entry), f64::from(code as i32), a, b], outcome_text(outcome))
 }
 
 fn outcome_numbers(outcome: &Outcome) -> (OutcomeCode, f64, f64) {

@@ -37,11 +37,11 @@ pub fn describe_operations(
     let mut label = Arc::default();
     let strings = strings.get(..length as usize).unwrap_or_default();
     let operations = read_operations(count, numbers, strings, &mut label);
-    let lines = operations.map(|(OpId(slot), operation)| match operation {
-        Operation::Cancel => format!("{slot} Cancel"),
-        Operation::Command(command) => format!("{slot} {command:?}"),
-        Operation::Query(question) => format!("{slot} {question:?}"),
-        Operation::Malformed => format!("{slot} Malformed"),
+    let lines = operations.map(|(OpId(entry), operation)| match operation {
+        Operation::Cancel => format!("{entry} Cancel"),
+        Operation::Command(command) => format!("{entry} {command:?}"),
+        Operation::Query(question) => format!("{entry} {question:?}"),
+        Operation::Malformed => format!("{entry} Malformed"),
     });
     lines.collect()
 }

@@ -94,7 +94,7 @@ before(
   { timeout: 280_000 },
 );
 
-/** The operations as the core reads them, each with a slot of its own. */
+/** The operations as the core reads them, each with an entry of its own. */
 function described(...operations: Operation[]): string[] {
   const batch = new records.OperationBatch();
   for (const [i, operation] of operations.entries()) operation.addTo(batch, 10 + i);
@@ -138,8 +138,8 @@ test('the core reads the operations that JavaScript writes', () => {
     '17 Extend { lease: LeaseId(160), ttl: Some(1s) }',
     '18 Force { name: "name", foreign: false, owners: [] }',
     '19 Force { name: "name", foreign: true, owners: ["token", "other"] }',
-    '20 Leave { lease: LeaseId(160), ttl: 1s }',
-    '21 LetExpire { lease: LeaseId(160) }',
+    '20 ExpireIn { lease: LeaseId(160), ttl: 1s }',
+    '21 StopRenewing { lease: LeaseId(160) }',
     '22 Question { cursor: "cursor", starts_with: "keys", whole_key: false, count: 500 }',
     '23 Question { cursor: "", starts_with: "key", whole_key: true, count: 1 }',
     '24 Release { lease: LeaseId(160), exported: false }',

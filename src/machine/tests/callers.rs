@@ -94,10 +94,10 @@ impl Simulation {
             }
             let ttl = self.rng.bool().then(|| ms(self.rng.u64(60..3_000)));
             let command = match ttl {
-                Some(ttl) if self.rng.u32(..4) == 0 => Command::Leave { lease, ttl },
+                Some(ttl) if self.rng.u32(..4) == 0 => Command::ExpireIn { lease, ttl },
                 _ => Command::Extend { lease, ttl },
             };
-            let leaves = matches!(command, Command::Leave { .. });
+            let leaves = matches!(command, Command::ExpireIn { .. });
             let (what, kind) =
                 if leaves { ("leave", OpKind::Leave(lease)) } else { ("extend", OpKind::Other) };
             let op = self.processes[who].world.command(command);

@@ -470,7 +470,7 @@ fn a_downgrade_that_finds_the_lock_gone_loses_it_at_once() {
 fn a_lock_that_is_left_is_over_here_and_lasts_there() {
     let (mut a, mut b) = two();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
-    let op = a.command(Command::Leave { lease, ttl: ms(60_000) });
+    let op = a.command(Command::ExpireIn { lease, ttl: ms(60_000) });
     a.execute_and_lose_replies();
     a.connect();
     a.settle();
@@ -492,7 +492,7 @@ fn a_lock_that_was_taken_away_is_not_left() {
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let adopted = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.settle();
-    let op = a.command(Command::Leave { lease, ttl: ms(60_000) });
+    let op = a.command(Command::ExpireIn { lease, ttl: ms(60_000) });
     a.settle();
     assert_eq!(a.outcome(op), Some(&Outcome::Lost));
     let (lease, _) = b.lease(adopted);

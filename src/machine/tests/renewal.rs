@@ -297,7 +297,7 @@ fn no_request_asks_for_a_lease_beyond_the_hold() {
 fn a_last_lease_may_end_after_the_hold() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
-    world.command(Command::Leave { lease, ttl: ms(60_000) });
+    world.command(Command::ExpireIn { lease, ttl: ms(60_000) });
     world.settle();
     run(&mut world, 10_000);
     assert!(world.server.owner(world.now, &World::keys()).is_some());
@@ -571,7 +571,7 @@ fn a_lock_that_is_let_expire_is_asked_about_from_then_on() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, RENEWED);
     run(&mut world, 500);
-    let op = world.command(Command::LetExpire { lease });
+    let op = world.command(Command::StopRenewing { lease });
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     let until = world.deadlines[&lease];
     run(&mut world, 1_000);

@@ -442,7 +442,7 @@ fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_
     a.settle();
     let message = overtake_message(&mut b);
     let (lease, _) = b.lease(op);
-    let left = b.command(Command::Leave { lease, ttl: ms(20_000) });
+    let left = b.command(Command::ExpireIn { lease, ttl: ms(20_000) });
     b.settle();
     assert_eq!(b.outcome(left), Some(&Outcome::Done));
     let released = b.released.len();
