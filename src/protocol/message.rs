@@ -20,7 +20,7 @@ pub enum Message {
 
 impl Message {
     /// Parses a message on `channel`: `free lock`, `stolen token lock`, `adopted token lock`, or grants:
-    /// `token,fence,claim_ms[;…] now_us lock`. None if no script of ours publishes it there: any client with the right
+    /// `token,fence,ttl_ms[;…] now_us lock`. None if no script of ours publishes it there: any client with the right
     /// to publish may know a client id, but not the name of an inbox.
     #[must_use]
     pub fn parse(channel: &str, message: &str) -> Option<Self> {

@@ -129,16 +129,18 @@ impl Script {
 
 /// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
 /// another.
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 16] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
     ("counter", include_str!("lua/counter.lua")),
     ("enqueue", include_str!("lua/enqueue.lua")),
     ("fence", include_str!("lua/fence.lua")),
+    ("lengthen_lock", include_str!("lua/lengthen_lock.lua")),
     ("lengthen_share", include_str!("lua/lengthen_share.lua")),
     ("lock_state", include_str!("lua/lock_state.lua")),
     ("messages", include_str!("lua/messages.lua")),
     ("next_fence", include_str!("lua/next_fence.lua")),
+    ("open_lock", include_str!("lua/open_lock.lua")),
     ("revoke", include_str!("lua/revoke.lua")),
     ("share_room", include_str!("lua/share_room.lua")),
     ("shares", include_str!("lua/shares.lua")),

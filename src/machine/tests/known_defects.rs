@@ -74,7 +74,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a reservation cuts the lease",
         Kind::Steady,
         script(
-            "if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
+            "if redis.call('PTTL', lock_key) - ttl_ms < 0 then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\n\
              return { fence, waiting }",
             "redis.call('PEXPIRE', lock_key, 50)\nreturn { fence, waiting }",
         ),
@@ -91,7 +91,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "an extension cuts the lease",
         Kind::Steady,
-        script("if redis.call('PTTL', lock_key) < ttl_ms then", "if true then"),
+        script("if redis.call('PTTL', lock_key) - ttl_ms < 0 then", "if true then"),
     ),
     (
         "a repeated acquire cuts the lease",
@@ -116,7 +116,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("if value ~= token and value ~= token .. MARK then", "if not value then"),
     ),
-    ("nobody claims a long lease", Kind::Steady, script("    entry.lease_ms = CLAIM_MS\n", "")),
+    ("nobody claims a long lease", Kind::Steady, script("    entry.ttl_ms = CLAIM_MS\n", "")),
     (
         "a grant by message is longer than its message says",
         Kind::Steady,

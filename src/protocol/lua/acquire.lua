@@ -83,7 +83,7 @@ if is_whole and owner ~= token and tonumber(intent) then
       unclaimed = unclaimed, last_seq = last[2], now_us = now_us,
     }
     local entry = {
-      token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox,
+      token = token, ttl_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox,
     }
     local own_seq = last[2] and redis.call('ZSCORE', queue_key, token)
     local seq = enqueue(queue, entry, own_seq, tonumber(intent))
@@ -106,12 +106,7 @@ end
 --#include revoke.lua
 --#include wait_queue.lua
 ttl_ms, epoch_us, block = tonumber(ttl_ms), tonumber(epoch_us), tonumber(block)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
-if failure then
-  return failure
-end
-claim(lock, token)
-free_if_unshared(lock)
+--#include open_lock.lua
 
 if lock.value and strip_mark(lock.value) == token then
   if redis.call('PTTL', lock_key) <= ttl_ms then
@@ -136,7 +131,7 @@ if fence then
 end
 
 local entry = {
-  token = token, lease_ms = ARGV[2], block = ARGV[7] or '1', epoch_us = ARGV[3], limit = limit, channel = inbox,
+  token = token, ttl_ms = ARGV[2], block = ARGV[7] or '1', epoch_us = ARGV[3], limit = limit, channel = inbox,
 }
 
 local function take()

@@ -20,12 +20,9 @@ local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2]
 local token, epoch_us, owner, ttl_ms, limit = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, nil, value, epoch_us)
-if failure then
-  return failure
-end
-claim(lock, token)
-free_if_unshared(lock)
+-- An adoption leaves the queue alone.
+local waiting_key
+--#include open_lock.lua
 
 local ends_ms = lock.now_ms + ttl_ms
 local holder = lock.value and strip_mark(lock.value)

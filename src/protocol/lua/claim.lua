@@ -17,7 +17,5 @@ end
 if redis.call('HGET', waiters_key, 'unclaimed') == token then
   redis.call('HDEL', waiters_key, 'unclaimed')
 end
-if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
-  redis.call('PEXPIRE', lock_key, ttl_ms)
-end
+--#include lengthen_lock.lua
 return 1

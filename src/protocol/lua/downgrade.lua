@@ -21,12 +21,7 @@ local waiting_key = KEYS[6]
 local token, epoch_us, fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
-if failure then
-  return failure
-end
-claim(lock, token)
-free_if_unshared(lock)
+--#include open_lock.lua
 
 if lock.value == token or lock.value == token .. MARK then
   redis.call('DEL', shared_key)

@@ -1,6 +1,6 @@
 -- enqueue: puts a caller into the wait queue. Needs constants.lua.
 --
--- An entry is a table: token, deadline_ms, lease_ms, block (the fences reserved for it), epoch_us, limit ('-' for the
+-- An entry is a table: token, deadline_ms, ttl_ms, block (the fences reserved for it), epoch_us, limit ('-' for the
 -- whole lock, 0 for a share, else a share of a lock with at most this many), channel (the waiter's inbox, '' for one
 -- that polls). All but the deadline is text, as the caller gave it.
 
@@ -12,7 +12,7 @@ end
 local function write_entry(lock, entry)
   local text = string.format(
     '%.0f %s %s %s %s %s',
-    entry.deadline_ms, entry.lease_ms, entry.block, entry.epoch_us, entry.limit, entry.channel
+    entry.deadline_ms, entry.ttl_ms, entry.block, entry.epoch_us, entry.limit, entry.channel
   )
   redis.call('HSET', lock.waiters_key, entry.token, text)
 end

@@ -14,7 +14,5 @@ local value = redis.call('GET', lock_key)
 if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then
   return 0
 end
-if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
-  redis.call('PEXPIRE', lock_key, ttl_ms)
-end
+--#include lengthen_lock.lua
 return 1

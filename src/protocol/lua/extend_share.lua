@@ -16,9 +16,7 @@ local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
 local value = redis.call('GET', lock_key)
 if value == token or value == token .. MARK or value == LONE_SHARE .. token then
-  if redis.call('PTTL', lock_key) < ttl_ms then
-    redis.call('PEXPIRE', lock_key, ttl_ms)
-  end
+  --#include lengthen_lock.lua
   return 1
 elseif value ~= SHARED and value ~= SHARED .. MARK then
   return 0

@@ -27,12 +27,7 @@ local waiting_key = KEYS[6]
 local token, epoch_us, scope, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
-if failure then
-  return failure
-end
-claim(lock, token)
-free_if_unshared(lock)
+--#include open_lock.lua
 
 -- Whether the lock is owned by none but those whom the caller means.
 local function is_meant()

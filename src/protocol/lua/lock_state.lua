@@ -6,7 +6,7 @@
 --                    share, the only one, which is not in the set
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
 --   waiting  STRING  exists as long as the queue, for commands that cannot read a queue
---   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
+--   waiters  HASH    token -> 'deadline_ms ttl_ms block epoch_us limit channel'; 'unclaimed' -> the token
 --                    that was last granted the whole lock by message and has not been heard of since; 'unreached'
 --                    -> when a script found a waiter whose inbox has no subscriber, in ms
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative

@@ -29,7 +29,5 @@ if not fence then
     return failure
   end
 end
-if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
-  redis.call('PEXPIRE', lock_key, ttl_ms)
-end
+--#include lengthen_lock.lua
 return { fence, waiting }

@@ -12,17 +12,17 @@ local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
 -- The entry of `token`, or nothing if it has left or other code wrote what is no entry.
 local function read_entry(lock, token)
   local text = redis.call('HGET', lock.waiters_key, token) or ''
-  local deadline_ms, lease_ms, block, epoch_us, limit, channel =
+  local deadline_ms, ttl_ms, block, epoch_us, limit, channel =
     text:match('^(%d+) ([1-9]%d*) ([1-9]%d*) (%d+) (%S+) (.*)$')
   if not deadline_ms then
     return nil
-  elseif block - BLOCK_MAX > 0 or lease_ms - FENCE_MAX > 0 or epoch_us - FENCE_MAX > 0 then
+  elseif block - BLOCK_MAX > 0 or ttl_ms - FENCE_MAX > 0 or epoch_us - FENCE_MAX > 0 then
     return nil
   elseif limit ~= WHOLE and not limit:find('^%d+$') then
     return nil
   end
   return {
-    token = token, deadline_ms = tonumber(deadline_ms), lease_ms = lease_ms, block = block, epoch_us = epoch_us,
+    token = token, deadline_ms = tonumber(deadline_ms), ttl_ms = ttl_ms, block = block, epoch_us = epoch_us,
     limit = limit, channel = channel,
   }
 end
@@ -40,22 +40,22 @@ end
 local function grant(lock, entry, mark)
   if entry.limit == WHOLE then
     lock.value = entry.token .. (mark or waiters_mark(lock))
-    redis.call('SET', lock.key, lock.value, 'PX', entry.lease_ms)
+    redis.call('SET', lock.key, lock.value, 'PX', entry.ttl_ms)
     return next_fence(lock, entry.block, entry.epoch_us)
   end
   if not lock.value then
     redis.call('DEL', lock.shared_key)
   end
   local fence = next_fence(lock, entry.block, entry.epoch_us)
-  add_share(lock, entry.token, lock.now_ms + entry.lease_ms, fence)
+  add_share(lock, entry.token, lock.now_ms + entry.ttl_ms, fence)
   return fence
 end
 
 -- Grants what `entry` asks for until the claim is over, and adds the notice for its manager to `notices`. The message
 -- is a hint; the keys are the truth.
 local function grant_by_message(lock, entry, notices)
-  if entry.lease_ms - CLAIM_MS > 0 then
-    entry.lease_ms = CLAIM_MS
+  if entry.ttl_ms - CLAIM_MS > 0 then
+    entry.ttl_ms = CLAIM_MS
   end
   dequeue(lock, entry.token, entry.limit == WHOLE and 'unclaimed')
   -- The mark makes a release that comes ahead of the claim read the record of the grant.
@@ -69,7 +69,7 @@ local function grant_by_message(lock, entry, notices)
       notices[channel] = {}
       table.insert(notices, channel)
     end
-    table.insert(notices[channel], string.format('%s,%.0f,%s', entry.token, fence, entry.lease_ms))
+    table.insert(notices[channel], string.format('%s,%.0f,%s', entry.token, fence, entry.ttl_ms))
   end
 end
 

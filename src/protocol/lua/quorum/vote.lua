@@ -39,9 +39,7 @@ if value then
 end
 if value and tonumber(owner_attempt) == tonumber(attempt) then
   -- The attempt may have got the lock here as a copy, and rely on a longer lease than this vote asks for.
-  if redis.call('PTTL', lock_key) < ttl_ms then
-    redis.call('PEXPIRE', lock_key, ttl_ms)
-  end
+  --#include lengthen_lock.lua
 else
   -- An earlier attempt of the token was given up, and must not block this one.
   redis.call('SET', lock_key, token .. '.' .. attempt .. (owner_mark or ''), 'PX', ttl_ms)
