@@ -743,14 +743,14 @@ fn a_server_whose_clock_is_a_year_ahead_of_the_others_has_no_vote_until_it_is_se
     let mut council = Council::of(3);
     let vote = |time_us| {
         let time = ServerTime::from_micros(time_us);
-        Ok(Reply::Voted { counter: 0, time, sealed: false })
+        Ok(Reply::Voted { counter: 0, time, written: false })
     };
     let right_us = TIME.as_micros();
     let ahead_us = right_us + u64::try_from(COUNTER_AHEAD_MAX.as_micros()).unwrap() + 1;
     council.acquire(OpId(2), 60_000, Wait::Never);
     council.answer_each([vote(ahead_us), vote(right_us), vote(right_us)]);
     for node in [1, 2] {
-        let Call::Seal { first, .. } = council.answer(node, owner(true)) else { panic!("no seal") };
+        let Call::WriteFence { first, .. } = council.answer(node, owner(true)) else { panic!("no fence is written") };
         assert_eq!(first, right_us, "the fence follows the clocks of most");
     }
     let Some(Outcome::Acquired { lease, .. }) = council.outcome(OpId(2)) else { panic!("no lock") };
@@ -767,7 +767,7 @@ fn a_server_whose_clock_is_a_year_ahead_of_the_others_has_no_vote_until_it_is_se
     assert!((right_us..ahead_us).contains(first), "so does the proposal");
     council.answer_each([vote(right_us), vote(right_us)]);
     for node in [0, 1] {
-        assert!(matches!(council.answer(node, owner(true)), Call::Seal { .. }));
+        assert!(matches!(council.answer(node, owner(true)), Call::WriteFence { .. }));
     }
     assert!(matches!(council.outcome(OpId(4)), Some(Outcome::Acquired { .. })));
 }
