@@ -223,8 +223,8 @@ fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// CRC-16/XMODEM, as Redis Cluster hashes keys:
-/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#appendix-a-crc16-reference-implementation-in-ansi-c>
+/// CRC-16/XMODEM, as Redis Cluster hashes keys, appendix A of
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {

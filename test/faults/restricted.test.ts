@@ -217,7 +217,7 @@ const PROBES: Readonly<Record<string, RegExp>> = {
  * 2. B gets the lock next, with a lower fence from the common counter, which started yesterday.
  */
 for (const [what, question] of Object.entries(PROBES)) {
-  test(`one error in answer to the question about ${what}: the manager connects again, and nothing counts as denied`, async () => {
+  test(`after one error in answer to the question about ${what} nothing counts as denied`, async () => {
     const server = await real();
     const proxy = await restricted(server);
     const direct = await manager(server.url);

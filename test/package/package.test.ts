@@ -43,12 +43,11 @@ const list = async (tarball: string) =>
   (await succeeds('tar', ['-tzf', tarball])).trim().split('\n');
 
 test('the main package has no sources, no addon, no scripts, and few dependencies', async () => {
-  for (const file of await list(packed.main)) {
-    assert.match(
-      file,
-      /^package\/(dist\/|docs\/(operations|servers)\.md$|monitoring\/|native\/binding\.js$|ui\/[\w-]+\.(css|html|mjs)$|LICENSE$|README\.md$|package\.json$)/,
-    );
-  }
+  const folders = /^package\/(dist|monitoring)\//;
+  const files =
+    /^package\/(docs\/(operations|servers)\.md|native\/binding\.js|ui\/[\w-]+\.(css|html|mjs)|LICENSE|README\.md|package\.json)$/;
+  for (const file of await list(packed.main))
+    assert.ok(folders.test(file) || files.test(file), file);
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
   assert.equal(scripts ?? devDependencies, undefined);
   // The parser of the command line, which has none of its own. The library does not load it.
@@ -171,7 +170,8 @@ test('the page for operators is in the package, and its handler loads by import 
   assert.ok(size < 60_000, `${size} bytes`);
   const used = `connect('memory:').then(async (locks) => {
     const ui = lockUi({ locks });
-    const response = { setHeader() {}, writeHead: (status) => response, end: (bytes) => console.log(String(bytes).includes('<table')) };
+    const end = (bytes) => console.log(String(bytes).includes('<table'));
+    const response = { setHeader() {}, writeHead: (status) => response, end };
     ui({ url: '/', method: 'GET', headers: {} }, response);
     await locks.close();
   });`;

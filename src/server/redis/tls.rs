@@ -309,7 +309,8 @@ fn explain(error: &Error) -> String {
         Error::InvalidMessage(_) => NOT_SPOKEN.to_owned(),
         Error::PeerIncompatible(why) => {
             format!(
-                "the server and this client support no common form of TLS ({why:?}): the server needs TLS 1.2 or 1.3 with a current cipher suite"
+                "the server and this client support no common form of TLS ({why:?}): the server needs TLS 1.2 \
+                 or 1.3 with a current cipher suite"
             )
         }
         other => format!("TLS failed: {other}"),

@@ -8,7 +8,10 @@ import { sleep, until } from '../../../support/wait.js';
 import { networkFaults, type ServerFault } from '../server-faults.js';
 import type { Place } from './place.js';
 
-/** Primaries with a replica each. A node that is cut off from clients still talks to the other nodes, so no partition alone promotes. */
+/**
+ * Primaries with a replica each. A node that is cut off from clients still talks to the other nodes, so no partition alone
+ * promotes.
+ */
 export async function cluster(): Promise<Place> {
   const nodes = await Cluster.start({ replicas: 1, proxied: true });
   // The first three have a server each, the last two share a slot.
