@@ -32,12 +32,11 @@ pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, cou
         // Nobody is in a queue, so there is nothing to serve.
         Call::Release { keys, token, .. } => {
             let free = Call::Free { keys: keys.clone(), token: token.clone() };
-            write_script(command, Script::Free, &free, send_mode, counters);
+            write_script(command, &free, send_mode, counters);
         }
-        Call::Claim { .. } => write_script(command, Script::Claim, call, send_mode, counters),
-        Call::Delete { .. } => write_script(command, Script::Delete, call, send_mode, counters),
-        Call::Extend { .. } => write_script(command, Script::Extend, call, send_mode, counters),
-        Call::Free { .. } => write_script(command, Script::Free, call, send_mode, counters),
+        Call::Claim { .. } | Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } => {
+            write_script(command, call, send_mode, counters);
+        }
         _ => {
             command.arg("EVAL").arg("return redis.error_reply(ARGV[1])").arg(0).arg(REFUSAL);
         }

@@ -30,7 +30,7 @@ pub(in crate::server) fn write_commands(
             command.push_native_delete(delete, keys, token);
         }
         (_, Some(_)) if !clock => clockless::write(command, call, send_mode, counters),
-        (_, Some(script)) => write_script(command, script, call, send_mode, counters),
+        (_, Some(_)) => write_script(command, call, send_mode, counters),
         (_, None) => {
             for part in Plain::ALL {
                 write_plain(command, call, counters, part);
@@ -42,14 +42,14 @@ pub(in crate::server) fn write_commands(
     each(command);
 }
 
-/// Writes a command that runs `script`, with the keys and arguments of `call` in the order of the script's header.
+/// Writes a command that runs the script of `call`, with keys and arguments in the order of the script's header.
 pub(super) fn write_script(
     command: &mut Command,
-    script: Script,
     call: &Call,
     send_mode: SendMode,
     counters: Counters,
 ) {
+    let Some(script) = call.script() else { return };
     command.begin_script(script, send_mode);
     match call {
         Call::Take { .. } => command,
@@ -82,8 +82,7 @@ pub(super) fn write_script(
             command.push_lock(keys).arg(token)
         }
         Call::Downgrade { keys, token, epoch, fence } => {
-            command.push_queue_keys(keys, counters).arg(token);
-            command.arg(*epoch).arg(*fence)
+            command.push_queue_keys(keys, counters).arg(token).arg(*epoch).arg(*fence)
         }
         Call::Extend { keys, token, ttl } => command.push_lock(keys).arg(token).arg(*ttl),
         Call::ExtendShare { keys, token, ttl } => {
@@ -98,8 +97,7 @@ pub(super) fn write_script(
         Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
             let [_, queue, _, shared, _] = keys.side_keys();
             command.arg(4).arg(keys.lock()).arg(keys.counter(counters)).arg(shared).arg(queue);
-            command.arg(token).arg(*epoch).arg(successor);
-            command.arg(*ttl).push_limit(*mode)
+            command.arg(token).arg(*epoch).arg(successor).arg(*ttl).push_limit(*mode)
         }
         Call::KeepEntry { keys, token } => {
             let [_, queue, waiters, ..] = keys.side_keys();
@@ -141,12 +139,11 @@ pub(in crate::server) fn inspection(keys: &LockKeys, most: u64, with_source: boo
     command
 }
 
-/// Each script's SHA-1, by which a server that has seen its text can run it.
-static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
-    Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
-});
-
+/// The SHA-1 of a script, by which a server that has seen its text can run it.
 fn hash(script: Script) -> &'static str {
+    static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
+        Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
+    });
     // The enum counts from 0, in the order of `ALL`.
     &HASHES[script as usize]
 }
