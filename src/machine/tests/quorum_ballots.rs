@@ -750,7 +750,9 @@ fn a_server_whose_clock_is_a_year_ahead_of_the_others_has_no_vote_until_it_is_se
     council.acquire(OpId(2), 60_000, Wait::Never);
     council.answer_each([vote(ahead_us), vote(right_us), vote(right_us)]);
     for node in [1, 2] {
-        let Call::WriteFence { first, .. } = council.answer(node, owner(true)) else { panic!("no fence is written") };
+        let Call::WriteFence { first, .. } = council.answer(node, owner(true)) else {
+            panic!("no fence is written")
+        };
         assert_eq!(first, right_us, "the fence follows the clocks of most");
     }
     let Some(Outcome::Acquired { lease, .. }) = council.outcome(OpId(2)) else { panic!("no lock") };
