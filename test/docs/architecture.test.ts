@@ -9,7 +9,7 @@ import { ROOT } from '../support/child.js';
 const page = readFileSync(join(ROOT, 'docs', 'architecture.md'), 'utf8');
 
 test('the files that docs/architecture.md names exist', () => {
-  const paths = [...page.matchAll(/`((?:src|js|scripts)\/[\w./]+)`/g)].map(
+  const paths = [...page.matchAll(/`((?:src|js|scripts)\/[\w./-]+)`/g)].map(
     ([, path]) => path ?? '',
   );
   assert.ok(paths.length > 40, `${paths.length} paths`);
@@ -21,11 +21,13 @@ test('the files that docs/architecture.md names exist', () => {
 
 test('the functions that docs/architecture.md names beside their files exist', () => {
   const named = [
-    ...page.matchAll(/`(?<path>src\/[\w./]+)`, `(?<name>\w+)`/g),
-    ...page.matchAll(/`(?<name>\w+)` in `(?<path>src\/[\w./]+)`/g),
+    ...page.matchAll(/`(?<path>(?:src|js)\/[\w./-]+)`,\s+`(?<name>#?\w+)`/g),
+    ...page.matchAll(/`(?<name>\w+)` in\s+`(?<path>(?:src|js)\/[\w./-]+)`/g),
   ];
-  assert.ok(named.length >= 7, `${named.length} functions`);
+  assert.ok(named.length >= 20, `${named.length} functions`);
   for (const { groups: { path = '', name = '' } = {} } of named) {
-    assert.match(readFileSync(join(ROOT, path), 'utf8'), new RegExp(`fn ${name}\\b`), path);
+    const text = readFileSync(join(ROOT, path), 'utf8');
+    const begin = path.endsWith('.ts') ? '^\\s*(?:export |async )*(?:function )?' : '\\b(?:fn|function) ';
+    assert.match(text, new RegExp(`${begin}${name}\\b`, 'm'), path);
   }
 });
