@@ -56,7 +56,7 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
     print('Nothing was done.');
     return Exit.No;
   }
-  // Whoever has got the lock while a person thought about the question was not shown, and keeps it.
+  // A holder that got the lock after the question was shown keeps it.
   const owner = asks ? ownersOf(found) : undefined;
   const released =
     (isHeld(found) || !asks) &&

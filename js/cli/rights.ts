@@ -80,7 +80,7 @@ function plain(counter: string): Right[] {
   ];
 }
 
-/** The commands of messages. Nobody listens to the channel. A connection that has subscribed could not ask on. */
+/** The commands of messages. The channel has no listener. A connection that has subscribed could not ask on. */
 function messages(cluster: boolean): Right[] {
   const [tried, untried] = cluster
     ? [[`SPUBLISH ${CHANNEL} x`], [`SSUBSCRIBE ${CHANNEL}`, `SUNSUBSCRIBE ${CHANNEL}`]]
@@ -143,7 +143,7 @@ export function judgeRights(
     const what = told ? 'all that is needed' : 'all that could be tried without changing anything';
     return [{ check: 'rights', level: 'ok', message: `the user ${user} may do ${what}` }];
   }
-  // These are named as well, so that nobody has to run it again for each of them.
+  // These are named as well, so that one run names all of them.
   const untried = told ? [] : all.filter(({ trial }) => trial === undefined);
   const others = untried.map(({ words: [command] }) => command).join(', ');
   const and = others === '' ? '' : `; not tried, but needed as well: ${others}`;

@@ -80,7 +80,7 @@ async function serve(options: UiOptions): Promise<number> {
   const token = chosen || randomBytes(TOKEN_BYTES).toString('base64url');
   const where = whereOf(options);
   const locks = await open(where);
-  // A quorum, or a user without the right to look, is told here rather than on the page.
+  // A quorum, or a user without the right to look, gets the error here rather than on the page.
   await locks.query({ name: 'holdfast:ui' });
   const ui = lockUi({
     locks,

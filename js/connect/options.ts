@@ -76,7 +76,8 @@ export interface ConnectOptions {
   readonly commandTimeout?: number | undefined;
   /**
    * How long one attempt to connect may take, login included, in whole ms from 1 to 600 000. A reconnection starts another
-   * attempt beside it after a second, or sooner if the lease of a held lock needs it. With Sentinels `connect` keeps trying for that long: during a failover none of the servers may be the master.
+   * attempt beside it after a second, or sooner if the lease of a held lock needs it. With
+   * Sentinels `connect` keeps trying for that long: during a failover none of the servers may be the master.
    *
    * @default 5000
    */

@@ -36,7 +36,7 @@ export interface FenceMysqlPool<Client> {
   getConnection(): Promise<Client>;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: both pools, told apart by their methods
+// biome-ignore lint/suspicious/noExplicitAny: both pools, which their methods distinguish
 type Pool = any;
 
 /**

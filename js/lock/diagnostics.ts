@@ -84,8 +84,8 @@ const EVENTS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
  * @internal
  */
 export function isTraced(on: TracingChannel<LockTrace, LockTrace>): boolean {
-  const told: boolean | undefined = on.hasSubscribers;
-  return told ?? EVENTS.some((event) => on[event].hasSubscribers);
+  const known: boolean | undefined = on.hasSubscribers;
+  return known ?? EVENTS.some((event) => on[event].hasSubscribers);
 }
 
 /** The subject of an operation. */

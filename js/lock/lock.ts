@@ -114,7 +114,7 @@ export interface Lock extends AsyncDisposable {
    * ```ts
    * await using lock = await locks.acquire('catalogue')
    * await rebuild()
-   * await lock.downgrade()   // readers may read, nobody else may write
+   * await lock.downgrade()   // others may read, and none may write
    * await report()
    * ```
    */

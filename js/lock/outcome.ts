@@ -104,8 +104,10 @@ function quorumError(
   const causes = readCauses(outcome);
   const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
-  const told = failed.map(({ server, cause }) => `${server}: ${printable(cause ?? '')}`).join('; ');
-  const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${told}`;
+  const causesOf = failed
+    .map(({ server, cause }) => `${server}: ${printable(cause ?? '')}`)
+    .join('; ');
+  const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${causesOf}`;
   return new LockQuorumError(text, all, lock);
 }
 
@@ -164,7 +166,7 @@ function describeHold({ token, holders, heldFor, remaining }: Hold, context: Err
   const soFar = heldFor === undefined ? dated : `it has been held for ${human(heldFor)}`;
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
-  // Nobody but the holder knows whether it renews the lease.
+  // Only the holder knows whether it renews the lease.
   const longer = clientOf(token) === null ? '' : ', or longer if it renews its lease';
   return `${soFar} by ${owner} ${lease}${longer}`;
 }

@@ -625,7 +625,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const { signal } = request;
     let holder = '';
     const take = async () => {
-      // Only a request that is said to wait is told who holds the lock.
+      // Only the answer to a request that waits names the holder.
       const acquisition = new Acquisition(this.#shared, name, { ...request, wait: 0 });
       const outcome = await (signal === undefined
         ? this.#channel.submit(acquisition)

@@ -33,7 +33,7 @@ const CURE =
   'Node must allow addons (no --no-addons; with --permission also --allow-addons; Deno needs ' +
   '--allow-ffi, --allow-read and --allow-env). If a bundler has moved the files, keep holdfast out of the bundle.';
 
-/** Which package is to be installed, and why it is not there; nothing if it is there, or if nobody can know. */
+/** Which package is to be installed, and why it is not there; nothing if it is there, or if that is unknown. */
 function missingPackage(why: string): string {
   const needed = `@holdfast/addon-${platformName()}`;
   const installed = installedAddons();
@@ -49,7 +49,7 @@ function missingPackage(why: string): string {
   );
 }
 
-/** The packages of addons of any platform beside this one, as in `@holdfast/addon-linux-x64-gnu`; none where nobody can look. */
+/** The packages of addons of any platform beside this one, as in `@holdfast/addon-linux-x64-gnu`; none where the folder cannot be read. */
 function installedAddons(): readonly string[] {
   try {
     // This package lies in node_modules/holdfast, and this file in dist/shared.

@@ -143,7 +143,7 @@ export class NativeChannel {
     return operations.now;
   }
 
-  /** Has `holder` told, once, when its lease is lost. */
+  /** Calls `holder.lose`, once, when its lease is lost. */
   watch(holder: Holder): void {
     const early = this.#closing === undefined ? this.#earlyLosses.get(holder.lease) : CLOSED_LOSS;
     this.#holds.add(holder);

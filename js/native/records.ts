@@ -240,8 +240,8 @@ export class OperationBatch {
   }
 
   /**
-   * Has `submit` called with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the entries of
-   * the operations, which have not begun.
+   * Calls `submit` with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the
+   * entries of the operations, which have not begun.
    */
   flush(
     submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,

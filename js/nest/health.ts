@@ -58,7 +58,7 @@ export type LockHealth<Key extends string> = Record<
 const TTL_MS = 10_000;
 
 /**
- * A health indicator for Terminus, 11 or newer: acquires and releases a lock that nobody else uses. So it is up only if
+ * A health indicator for Terminus, 11 or newer: acquires and releases a lock of its own. So it is up only if
  * the server answers, and lets the manager write. Never rejects for a server that is down.
  *
  * @param key - The name in Terminus's answer.

@@ -15,7 +15,7 @@ import { holdBack } from '../idempotency/response.js';
 
 /**
  * An interceptor that handles each `Idempotency-Key` once, as `expressIdempotency` does, with Express and with Fastify.
- * Its handlers get `request.idempotency`. Guards run before it, so nobody gets an answer whom they refuse. Put it outside
+ * Its handlers get `request.idempotency`. Guards run before it, so a caller that they refuse gets no stored answer. Put it outside
  * of interceptors that change answers. Answers are kept whole, so not for long streams.
  *
  * @example

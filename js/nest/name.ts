@@ -1,4 +1,4 @@
-/** Names of locks that are told from the arguments of a method. */
+/** Names of locks by the arguments of a method. */
 
 import { isWellFormed, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';

@@ -67,7 +67,7 @@ export async function viewOf(locks: LockManager, name: string): Promise<LockView
   return view ?? freeLock(name);
 }
 
-/** A lock that nobody holds and nobody waits for. */
+/** A lock without holders and waiters. */
 export function freeLock(name: string): LockView {
   return { name, mode: null, holders: [], waiters: [] };
 }

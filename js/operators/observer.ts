@@ -77,7 +77,7 @@ export class Observer {
     return this.#holds.get(token);
   }
 
-  /** How long the holder that has the lock longest has had it, as far as is known, in ms; 0 if nobody has it. */
+  /** How long the holder that has the lock longest has had it, as far as is known, in ms; 0 if it has none. */
   ageOf({ holders }: LockView, now: number): number {
     const ages = holders.map((holder) => now - (this.holdOf(holder)?.since ?? now));
     return Math.max(0, ...ages);

@@ -132,7 +132,7 @@ export function checkOptions(options: HolderOptions = {}): Checked {
   };
 }
 
-/** A token that nobody had before, with a suffix for people. @internal */
+/** A new token, with a suffix for people. @internal */
 export function newIdentifier(suffix: string): string {
   const token = `hf1.${native.Bridge.newClient()}.1`;
   return suffix === '' ? token : `${token}.${suffix}`;

@@ -388,7 +388,7 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** Gives the locks of a set one value. Only on a quorum each keeps its own: nobody can change them as one there. */
+  /** Gives the locks of a set one value. On a quorum each keeps its own, since its servers cannot change them as one. */
   async #unite(set: LockSet, duration: number): Promise<LockSet> {
     if (this.clients.size > 1) return set;
     const manager = await this.#open();
@@ -467,7 +467,7 @@ function ended(): LockClosedError {
   return new LockClosedError('redlock: quit() was called; make a new Redlock');
 }
 
-/** A token that nobody had before. No manager has its name. */
+/** A new token, with the name of no manager. */
 function newValue(): string {
   return `hf1.${native.Bridge.newClient()}.1`;
 }

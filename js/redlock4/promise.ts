@@ -55,7 +55,7 @@ export class Answer<T> extends Promise<T> {
     return this.nodeify(callback);
   }
 
-  /** As `then`, at the end of a chain: an error that nobody handles ends the process. */
+  /** As `then`, at the end of a chain: an unhandled error ends the process. */
   done(
     fulfilled?: ((result: T) => unknown) | null,
     rejected?: ((error: unknown) => unknown) | null,

@@ -223,8 +223,8 @@ export class Redlock extends EventEmitter {
     if (typeof options === 'function') return this._lock(resource, value, ttl, {}, options);
     if (value === null) return this.lockWithOptions(resource, ttl, options, callback);
     const names = [resource].flat();
-    const told = new Lock(this, names, value, Number.POSITIVE_INFINITY, 1, this.retryCount - 1);
-    return this.extend(told, ttl, callback);
+    const named = new Lock(this, names, value, Number.POSITIVE_INFINITY, 1, this.retryCount - 1);
+    return this.extend(named, ttl, callback);
   }
 
   /** A lock for `using` of Bluebird. `errorHandler` gets the error of a release that fails. */

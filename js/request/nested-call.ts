@@ -15,7 +15,7 @@ const { clearTimeout, setTimeout } = globalThis;
 
 /**
  * A call under a request that holds a lock for which the call asks. If the request waits for the call, neither goes on
- * before the call times out. Whether it does, nobody can know, so the call waits like any other, and people are told.
+ * before the call times out. That cannot be known, so the call waits like any other, with a warning.
  *
  * @internal
  */

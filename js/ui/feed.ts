@@ -6,7 +6,7 @@ import { Observer } from '../operators/observer.js';
 import { differs, endsOf, type Happening, happeningOf, type Row, rowOf } from './rows.js';
 import type { Stream } from './stream.js';
 
-/** So many pages may be open: each may have all locks on their way to a slow reader. */
+/** The most pages that may be open: all locks may be on their way to a slow reader of each. */
 const STREAMS_MAX = 100;
 /** The page shows so many happenings. */
 const HAPPENINGS_MAX = 200;
@@ -58,7 +58,7 @@ export class Feed {
     this.#streams.delete(stream);
     if (this.#streams.size > 0) return;
     clearTimeout(this.#timer);
-    // Nobody knows what happens until the next page is opened.
+    // What happens until the next page is opened is not observed.
     this.#observer.missed();
   }
 

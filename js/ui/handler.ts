@@ -84,7 +84,7 @@ export function lockUi(options: LockUiOptions): LockUi {
   ) => {
     answer(settings, feed, request, response, next).catch((error: unknown) => {
       if (next !== undefined) return next(error);
-      // Whoever asks is not told: the message may be one of the app's own, for its operators.
+      // The answer leaves the message out: it may be one of the app's own, for its operators.
       process.emitWarning(error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`));
       if (response.headersSent) response.destroy();
       else refuse(response, problem(500, 'Failed', 'the log of this server has the error'));

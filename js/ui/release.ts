@@ -36,7 +36,7 @@ export function refusalOf(request: LockUiRequest): Problem | undefined {
 export async function release(locks: LockManager, request: LockUiRequest): Promise<Problem | null> {
   const { name, owners } = wantedOf(request) as Wanted;
   const view = await viewOf(locks, name);
-  if (view.mode === null) return problem(409, 'It is free', 'nobody holds the lock any more');
+  if (view.mode === null) return problem(409, 'It is free', 'the lock has no holder any more');
   if (ownersOf(view) !== owners) {
     return problem(409, 'Another holder', 'the lock has another holder by now: nothing was done');
   }

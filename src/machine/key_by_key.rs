@@ -9,13 +9,13 @@ use crate::protocol::{Call, Mono, Reply};
 /// The call that is under way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum KeyByKey {
-    /// Of the lock's own key: it may be a lone share, or a whole lock that is to be downgraded.
+    /// Lengthens the lock's own key: it may be a lone share, or a whole lock that is to be downgraded.
     Alone,
-    /// Of the set of shares.
+    /// Lengthens the share in the set of shares.
     Share,
-    /// Of the lock's own key. The share was lengthened by a request that was sent at `since`.
+    /// Lengthens the lock's own key. The share was lengthened by a request that was sent at `since`.
     Lock { since: Mono },
-    /// Of the set of shares once more.
+    /// Lengthens the share in the set once more.
     ShareAgain { since: Mono },
 }
 

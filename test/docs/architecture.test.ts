@@ -27,7 +27,9 @@ test('the functions that docs/architecture.md names beside their files exist', (
   assert.ok(named.length >= 20, `${named.length} functions`);
   for (const { groups: { path = '', name = '' } = {} } of named) {
     const text = readFileSync(join(ROOT, path), 'utf8');
-    const begin = path.endsWith('.ts') ? '^\\s*(?:export |async )*(?:function )?' : '\\b(?:fn|function) ';
+    const begin = path.endsWith('.ts')
+      ? '^\\s*(?:export |async )*(?:function )?'
+      : '\\b(?:fn|function) ';
     assert.match(text, new RegExp(`${begin}${name}\\b`, 'm'), path);
   }
 });

@@ -91,7 +91,8 @@ impl Machine {
         self.leases.change(&mut self.context, id, |held| held.renewal = Mono::NEVER);
     }
 
-    /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume_leases`] does later.
+    /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume_leases`]
+    /// does later.
     pub(in crate::machine) fn renew(&mut self, id: TokenId, ttl: Duration) {
         let owner = Owner::Renewal(id);
         let Some(held) = self.leases.get(id).filter(|_| !self.servers.is_open(owner)) else {
