@@ -1,10 +1,10 @@
 --[[ adopt: take over a lock or a share from its owner, who exported the token
-  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
   ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 limit
          owner: the token of the owner until now
          limit: '-' for the whole lock and nothing less, as in acquire
   REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner lost it
-  WRITES lock fence waiters shared
+  WRITES lock fence queue waiters shared waiting
   AGAIN  a later fence of the whole lock, the same of a share
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
@@ -17,11 +17,10 @@
 --#include shares.lua
 --#include messages.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local waiting_key = KEYS[6]
 local token, epoch_us, owner, ttl_ms, limit = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local value = redis.call('GET', lock_key)
--- An adoption leaves the queue alone.
-local waiting_key
 --#include open_lock.lua
 
 local ends_ms = lock.now_ms + ttl_ms

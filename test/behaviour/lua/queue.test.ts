@@ -166,6 +166,16 @@ test('a lock that was taken ahead of the queue goes to the queue when it is rele
   assert.equal(await owner(), B);
 });
 
+/** SET arrives late, from a connection that was given up, and takes a share for the only entry of the queue. */
+test('a share that was taken late for the only waiter can be adopted', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0', limit: '0' });
+  await redis.set(LOCK, `hf1.shared.${B}`, 'PX', 10_000);
+  assert.ok(Number(await script.adoptShare(C, B)) > 0);
+  assert.equal(await owner(), 'hf1.shared');
+  assert.equal(await redis.exists(QUEUE, WAITING), 0);
+});
+
 test("old code's value is never marked, whatever it ends in", async () => {
   for (const value of ['old code', 'old code+', '+']) {
     await redis.set(LOCK, value, 'PX', 60_000);

@@ -38,12 +38,19 @@ export interface Scripts {
   extend(token: string, ttl: number): Promise<unknown>;
   delete(token: string): Promise<unknown>;
   release(token: string): Promise<unknown>;
+  /** Takes the share of `owner` over. */
+  adoptShare(token: string, owner: string): Promise<unknown>;
 }
 
 export function scripts(redis: Redis): Scripts {
-  const [acquire, extend, free, release] = ['acquire', 'extend', 'delete', 'release'].map(
-    source,
-  ) as [string, string, string, string];
+  const names = ['acquire', 'adopt', 'extend', 'delete', 'release'];
+  const [acquire, adopt, extend, free, release] = names.map(source) as [
+    string,
+    string,
+    string,
+    string,
+    string,
+  ];
   const ask = (
     token: string,
     { ttl = 10_000, epoch = 0, seq = 'try', limit = '-' }: Acquire = {},
@@ -57,5 +64,7 @@ export function scripts(redis: Redis): Scripts {
     extend: (token, ttl) => redis.eval(extend, 1, LOCK, token, ttl),
     delete: (token) => redis.eval(free, 1, LOCK, token),
     release: (token) => redis.eval(release, KEYS.length, ...KEYS, token, 0),
+    adoptShare: (token, owner) =>
+      redis.eval(adopt, KEYS.length, ...KEYS, token, 0, owner, 10_000, '0'),
   };
 }

@@ -160,7 +160,7 @@ test('a slot that has run already is an acquire that found its marker held', asy
   const channel = tracingChannel('holdfast:acquire').asyncEnd;
   const tell = (message: unknown) => {
     const { lock, outcome, result } = message as { lock: string; outcome: string; result: unknown };
-    seen.push([lock.split(':')[0], outcome, result === null]);
+    seen.push([lock.split('@')[0], outcome, result === null]);
   };
   const run = () => here.runOnce('job', { slot: 'now', keepResult: true }, () => 42);
   assert.equal((await run()).ran, true);

@@ -68,7 +68,7 @@ pub(super) fn write_script(
             command.arg(*ttl).arg(*epoch).push_tokens(locks().map(|(_, token)| token))
         }
         Call::Adopt { keys, token, epoch, owner, ttl, mode } => {
-            command.push_lock_keys(keys, counters, 5).arg(token).arg(*epoch);
+            command.push_queue_keys(keys, counters).arg(token).arg(*epoch);
             command.arg(owner).arg(*ttl).push_limit(*mode)
         }
         Call::Claim { keys, token, ttl } => {
@@ -187,15 +187,9 @@ impl Command {
 
     /// The keys of a script that may write the wait queue.
     fn push_queue_keys(&mut self, keys: &LockKeys, counters: Counters) -> &mut Self {
-        let [.., waiting] = keys.side_keys();
-        self.push_lock_keys(keys, counters, 6).arg(waiting)
-    }
-
-    /// The first five of `count` keys.
-    fn push_lock_keys(&mut self, keys: &LockKeys, counters: Counters, count: u64) -> &mut Self {
-        let [_, queue, waiters, shared, _] = keys.side_keys();
-        self.arg(count).arg(keys.lock()).arg(keys.counter(counters));
-        self.arg(queue).arg(waiters).arg(shared)
+        let [_, queue, waiters, shared, waiting] = keys.side_keys();
+        self.arg(6).arg(keys.lock()).arg(keys.counter(counters));
+        self.arg(queue).arg(waiters).arg(shared).arg(waiting)
     }
 
     /// How the lock is asked for. The common case omits it: the server makes a Lua value of each argument.
