@@ -10,8 +10,8 @@ const IMAGES = 'images';
 const INTRODUCTION = `# Benchmarks
 
 \`npm run bench -- --report\` wrote this page from one run on the machine below. The ratios are similar on other machines; the
-absolute numbers are not. \`npm run bench\` prints more: percentiles, commands, bytes, and a target for each figure; with \`--quick\`
-it runs the most important parts in under two minutes. All figures are medians of the rounds.
+absolute numbers are not. All figures are medians of the rounds. \`npm run bench\` prints more: percentiles, commands, bytes,
+and a target for each figure; \`--quick\` runs the most important parts in under two minutes.
 `;
 
 /** `sections`: per workload its question, an explanation, the lines of the console, a table and charts. */

@@ -7,9 +7,9 @@ import { endAll, openTeams, PROCESSES, runRounds, WAITERS } from './rounds.mjs';
 const ROUNDS = 3;
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock, 10 ms retry'];
 
-const ABOUT = `${PROCESSES} processes of ${WAITERS} waiters want one lock, and do nothing while they hold it. In the *burst*, as in a service, each wants it
-once. In the *loop* each asks again as soon as it has released. The loop favours libraries without a queue: the process that
-releases the lock takes it again while the others sleep, as the longest waits show. The targets of the loop did not foresee that.`;
+const ABOUT = `${PROCESSES} processes of ${WAITERS} waiters want one lock, and do nothing while they hold it. In the *burst*, as in a service, each wants it once.
+In the *loop* each asks again after its release. The loop favours libraries without a queue: the process that releases the lock
+takes it again while the others sleep, as the longest waits show. Its targets did not foresee that.`;
 
 const QUESTION = 'How fast does a contended lock change hands?';
 

@@ -26,9 +26,8 @@ const PAIRS = [
 ];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `A proxy delays all data by ${DELAY_MS} ms in each direction. Figures relative to the snippet, by the number of pairs in flight. A pair
-takes two round trips, so 64 callers cannot do more than 64 pairs in the time that a lone pair takes; every client that sends
-before its batches grow large comes near that.`;
+const ABOUT = `A proxy delays all data by ${DELAY_MS} ms in each direction. Figures relative to the snippet. A pair takes two round trips, so 64
+callers do at most 64 pairs in the time of a lone pair; clients that send early come near that.`;
 
 const QUESTION = 'What does a network change?';
 

@@ -19,8 +19,8 @@ const BURDEN_MS = 60_000;
 /** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
-const ABOUT = `One process holds the locks with a lease of 10 s, and the native thread renews each three times per lease. Memory in the server is
-that beyond a plain string of the same name. Memory in the process is measured where there are most locks.`;
+const ABOUT = `One process holds the locks with a lease of 10 s; the native thread renews each three times per lease. Memory in the server is
+that beyond a plain string of the same name.`;
 
 const QUESTION = 'What do held locks cost?';
 
