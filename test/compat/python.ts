@@ -53,7 +53,7 @@ export class PythonProgram {
   #calls = 0;
 
   constructor(interpreter: string, file: string, args: readonly string[]) {
-    const path = join(root, 'test', 'adapters', 'compat', file);
+    const path = join(root, 'test', 'compat', file);
     const child = spawn(interpreter, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child = child;
     this.#gone = new Promise((resolve) => child.once('close', resolve));

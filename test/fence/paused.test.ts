@@ -42,7 +42,7 @@ class Holder {
     kinds: readonly Kind[],
     { node = process.execPath, prisma = '', betterSqlite = '' }: Programs,
   ) {
-    const file = join(ROOT, 'build', 'test', 'adapters', 'fence', 'holder.js');
+    const file = join(ROOT, 'build', 'test', 'fence', 'holder.js');
     const what = JSON.stringify({
       redis: servers.redis.url,
       places: { ...servers.places, prisma, betterSqlite },

@@ -21,7 +21,7 @@ after(() => redis?.stop());
 
 /** Starts a process of the service; its handler waits `before` or `after` its effect, as the body says. */
 async function start(...flags: string[]): Promise<{ child: ChildProcess; url: string }> {
-  const file = join(ROOT, 'build', 'test', 'adapters', 'idempotency', 'payments.js');
+  const file = join(ROOT, 'build', 'test', 'idempotency', 'payments.js');
   const child = spawn(process.execPath, [file, redis.url, ...flags], {
     // Express prints the errors of handlers otherwise.
     env: { ...process.env, NODE_ENV: 'test' },

@@ -16,7 +16,7 @@ let programs: Program[];
 
 before(async () => {
   server = await RedisServer.start();
-  const file = join(ROOT, 'build', 'test', 'adapters', 'nest', 'app.js');
+  const file = join(ROOT, 'build', 'test', 'nest', 'app.js');
   programs = Array.from({ length: PROCESSES }, () => spawnProgram(file, server.url, `${TICKS}`));
 });
 
