@@ -5,7 +5,7 @@ let connected
 
 export async function handler({ order }) {
   const locks = await manager()
-  // The lock is given back before the answer: nobody renews it while the function is frozen.
+  // The lock is given back before the answer: a frozen function does not renew it.
   return locks.request(`order:${order}`, { ttl: 10_000, wait: 2_000 }, async (lock) => {
     // ... the work, with lock.fence at every write ...
     return { order, fence: lock.fence }
