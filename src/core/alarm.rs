@@ -48,7 +48,7 @@ mod model {
     }
 
     impl Core {
-        /// The keeper plans until nobody has woken it since.
+        /// The keeper plans until no thread has woken it since.
         fn keep(&self) {
             loop {
                 let mut state = self.state.lock().unwrap();

@@ -103,7 +103,7 @@ impl Handle {
     }
 
     /// Takes all operations. Their requests are written before this returns. Returns whether there is something for the
-    /// caller to read, of which it is not told otherwise.
+    /// caller to read that nothing else announces.
     #[must_use]
     pub fn submit(&self, submissions: &mut Vec<Submission>) -> bool {
         let turned = self.0.turn(|state, now| state.begin(now, submissions));
@@ -206,7 +206,7 @@ pub struct Watch {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg(feature = "node")]
 pub(crate) struct Readable {
-    /// Whether there is something for the caller to read, of which it is not told otherwise.
+    /// Whether there is something for the caller to read that nothing else announces.
     pub(crate) reported: bool,
     /// Whether the connection is over, so nothing needs to wait for its socket.
     pub(crate) over: bool,
@@ -243,7 +243,7 @@ impl Mail {
         Self { inputs: Mutex::new(Some(Vec::new())), wake: Notify::new() }
     }
 
-    /// After the end of the manager nobody takes it, and a connection in it closes at once.
+    /// After the end of the manager it has no taker, and a connection in it closes at once.
     fn put(&self, input: state::Input) {
         if let Some(inputs) = &mut *lock(&self.inputs) {
             inputs.push(input);

@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Nobody starts operations any more.
+    /// No operations are started any more.
     pub(super) fn close(&mut self, now: Mono) {
         self.machine.handle_command(now, OpId::NOBODY, Command::Close, &mut self.effects);
     }
@@ -313,7 +313,7 @@ impl State {
             }
         }
         if self.is_due(now) {
-            // A reply that is there in time must not be given up because nobody has read it.
+            // A reply that is there in time must not be given up because it is unread.
             self.read_links(now);
             let turned = Event::Heartbeat(self.caller.last_turn());
             self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
@@ -447,7 +447,7 @@ impl State {
         let mail = Arc::clone(&self.mail);
         let deliver: Deliver = {
             let mail = Arc::clone(&mail);
-            // If the manager has ended, nobody needs it.
+            // A manager that has ended does not need it.
             Arc::new(move |incoming| mail.put(Input::Incoming(node, generation, incoming)))
         };
         if let Some(opened) = server::open_embedded(&self.endpoint, Arc::clone(&deliver)) {

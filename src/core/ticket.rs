@@ -70,7 +70,7 @@ pub(super) fn in_any_case(report: impl Fn()) {
 
 /// The open operations of one caller, at a few bytes per operation. Dropping it, as a panic or the end of the core does,
 /// completes them with [`Outcome::Internal`]. It also reports the losses that are still unreported, and ends the
-/// remaining leases, which nobody renews any more.
+/// remaining leases, which are not renewed any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
     ops: FxHashSet<OpId>,

@@ -185,7 +185,7 @@ impl Machine {
                 let alone = self.queues.are_only_own(&entry.keys, waiting, &self.entries);
                 self.queues.set_alone(&entry.keys, alone);
                 if alone {
-                    // It has overtaken nobody.
+                    // It has overtaken no waiter.
                     entry.budget = entry.budget.map(HandoffBudget::restored);
                 }
                 self.grant_successor(id, *entry, fence, &finished);

@@ -4,8 +4,8 @@
 //! A thousand tasks of one process that want one lock would otherwise cost the server a thousand releases, grants and
 //! claims. Other processes wait meanwhile, so a budget limits it; then the first waiter at the server gets the lock.
 //!
-//! Before the budget of a whole lock is spent, its lease asks the server who waits. As long as that is nobody of another
-//! process, the budget begins anew: so whoever comes is overtaken by no more callers than one budget allows.
+//! Before the budget of a whole lock is spent, its lease asks the server who waits. As long as no other process waits,
+//! the budget begins anew: so a caller that comes is overtaken by no more callers than one budget allows.
 
 use crate::protocol::{LeaseId, Mode, Mono};
 use std::time::Duration;

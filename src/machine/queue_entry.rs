@@ -63,7 +63,7 @@ pub(super) struct Entry {
     hinted: bool,
     /// How many refusals have come since the last sign that the lock may be free.
     misses: u32,
-    /// How many answers in a row have told a caller in no queue that others use it.
+    /// How many answers in a row have said to a caller in no queue that others use it.
     queue_seen: u8,
     pub(super) approach: Approach,
     /// A request of this token was lost and may still be executed.

@@ -35,7 +35,7 @@ pub(super) struct Release {
     /// Some of its keys have moved to another server: it frees the lock or share by its own keys, without a grant to
     /// others.
     alone: bool,
-    /// Nobody is known to wait, so it begins with the call that only deletes the lock.
+    /// No waiter is known, so it begins with the call that only deletes the lock.
     pub(super) fast_path: bool,
     /// A release that was sent while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,

@@ -20,7 +20,7 @@ impl Machine {
             return;
         };
         let waits_here = self.queues.has(&held.keys);
-        // A handoff while nobody else waits takes nobody's turn.
+        // A handoff takes no other manager's turn while none waits.
         if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }

@@ -42,7 +42,7 @@ pub(super) struct ServerData {
     shown: Option<String>,
     /// The server denies a plain command that takes a lock, or the fence counter.
     pub(super) refuses_plain_commands: bool,
-    /// Its scripts may not read the clock, so nobody can have a share.
+    /// Its scripts may not read the clock, so there are no shares.
     pub(super) denies_clock: bool,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
     pub(super) number: u32,

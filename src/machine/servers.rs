@@ -203,7 +203,7 @@ impl Servers {
         }
         server.data.denies_clock = denied.clock.is_some();
         if let Some(why) = denied.clock {
-            // Without a wait queue nobody is granted a lock by a message.
+            // Without a wait queue no lock is granted by a message.
             if !std::mem::replace(&mut self.at(node).connection.pubsub_denied, true) {
                 context.push(Effect::Notify(Notice::ClockDenied(why)));
             }

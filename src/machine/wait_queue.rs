@@ -340,7 +340,7 @@ impl WaitQueues {
         u8::try_from(count).unwrap_or(BLOCK_MAX)
     }
 
-    /// An answer has told the position of an entry at the server.
+    /// An answer has the position of an entry at the server.
     pub(super) fn has_position(&mut self, entry: &Entry, held: &Held) {
         if let (Some(queue), Some(queued)) = (self.queues.get_mut(&entry.keys), held.queued) {
             queue.foremost = queued.position == 1 && !entry.mode.is_shared();
@@ -379,7 +379,7 @@ impl WaitQueues {
         waiting <= own.filter(is_queued).count() as u64
     }
 
-    /// A handoff of a share has told whether another manager waits.
+    /// The answer to a handoff of a share says whether another manager waits.
     pub(super) fn set_alone(&mut self, keys: &LockKeys, alone: bool) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.alone = alone;

@@ -114,7 +114,7 @@ impl EventLoop {
         self.read(poll, started)
     }
 
-    /// Reads the socket of an open handle. The handle is closed if nobody needs to wait for the socket, or if it no
+    /// Reads the socket of an open handle. The handle is closed if the socket needs no wait, or if it no
     /// longer `waits` by itself. Returns whether there are records to drain.
     fn read(&self, poll: *mut Poll, waits: bool) -> bool {
         // SAFETY: the box of an open handle lives until `on_closed`, which is called in a later turn of the loop.

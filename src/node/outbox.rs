@@ -80,10 +80,10 @@ impl<T> Outbox<T> {
     pub(super) fn drain(&self, clock: impl FnOnce() -> Mono, into: &mut [f64]) -> usize {
         let mut queue = self.lock();
         let count = queue.take(into);
-        // Under the same lock: a record added between the two would wake nobody.
+        // Under the same lock: a record added between the two would wake no reader.
         queue.armed = !queue.records.is_empty();
         drop(queue);
-        // Read only now: this turn must not seem older than a heartbeat that it has just taken. Nobody would ask again.
+        // Read only now: this turn must not seem older than a heartbeat that it has just taken, or the core would not ask again.
         self.turned.store(clock().as_micros(), Ordering::Relaxed);
         count
     }
@@ -200,7 +200,7 @@ mod model {
     }
 
     /// The keeper asks for a heartbeat at some time and adds its record, while JavaScript drains. The turn that takes the
-    /// record counts as an answer: nobody asks again.
+    /// record counts as an answer, so the keeper does not ask again.
     fn a_heartbeat_is_felt(drain: fn(&Outbox<u32>, &AtomicUsize, &mut [f64]) -> usize) {
         loom::model(move || {
             let (outbox, clock) = (Arc::new(Outbox::<u32>::new()), Arc::new(AtomicUsize::new(1)));

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// One call: of a script, or of a few plain commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Call {
-    /// Take a free lock for which nobody waits, by plain commands, which cost a server half as much as a script: `SET` if
+    /// Take a free lock without waiters, by plain commands, which cost a server half as much as a script: `SET` if
     /// it does not exist, `INCRBY` of the fence counter, and `MGET` of the lock and its flag for waiters.
     Take {
         /// The lock.
@@ -32,7 +32,7 @@ pub enum Call {
         /// The lease from now.
         ttl: Duration,
     },
-    /// Free the lock if `token` owns it and nobody waits.
+    /// Free the lock if `token` owns it and no client waits.
     Delete {
         /// The lock.
         keys: LockKeys,

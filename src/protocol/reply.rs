@@ -90,7 +90,7 @@ impl From<Held> for Reply {
 /// How an attempt to take a lock by plain commands ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Take {
-    /// The lock is the token's, and nobody waited for it.
+    /// The lock is the token's, and no client waited for it.
     Taken {
         /// The last fence reserved. The counter is plain, so it may lie below the epoch.
         last: u64,

@@ -1,4 +1,4 @@
---[[ delete: free a lock for which nobody waits
+--[[ delete: free a lock without waiters
   KEYS   1 lock
   ARGV   1 token
   REPLY  1 freed · 0 not the owner, or somebody waits: call release

@@ -20,7 +20,7 @@ local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 local now_ms = math.floor(server_time_us() / 1000)
 local value = redis.call('GET', lock_key)
 if value == LONE_SHARE .. token then
-  -- Nobody has asked for another share yet.
+  -- No other share was asked for yet.
   return 2
 end
 local ends_ms = (value == SHARED or value == SHARED .. MARK) and tonumber(redis.call('ZSCORE', shared_key, token) or nil)

@@ -14,7 +14,7 @@ local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2]
 local waiting_key = KEYS[6]
 local token = ARGV[1]
 
--- The common cases: nobody waits.
+-- The common cases: there is no waiter.
 local value = redis.call('GET', lock_key)
 local is_owned = value == token or value == token .. MARK or value == LONE_SHARE .. token
 if is_owned and redis.call('EXISTS', queue_key) == 0 then

@@ -1,6 +1,6 @@
 -- share_room: whether a share can be taken without the queue. Needs constants.lua and clock.lua.
 
--- The members of the set of shares, the lock's value and the time in ms if nobody has a share that has ended or awaits
+-- The members of the set of shares, the lock's value and the time in ms if no share has ended or awaits
 -- its claim, and there is room for one more; else nothing. lock_state.lua says what the keys hold.
 local function find_share_room(lock_key, shared_key, token, intent, limit)
   local members = redis.pcall('ZCOUNT', shared_key, '-inf', '+inf')

@@ -27,7 +27,7 @@ local function read_entry(lock, token)
   }
 end
 
--- Takes the mark off the owner's value once nobody waits any more, so that the value is the token again.
+-- Takes the mark off the owner's value once the queue is empty, so that the value is the token again.
 local function unmark(lock)
   if waiters_mark(lock) == '' and lock.value ~= strip_mark(lock.value) then
     lock.value = strip_mark(lock.value)
@@ -169,7 +169,7 @@ local function grant_next(lock, caller, notices)
         dequeue(lock, token)
         fence = grant(lock, entry)
       else
-        -- A replica would pass on a message that nobody here hears, to a waiter that is still connected to it.
+        -- A message without a subscriber here would still reach a waiter by a replica to which that is connected.
         grant_by_message(lock, entry, hears and notices or {})
       end
       if entry.limit == WHOLE then

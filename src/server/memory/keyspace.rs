@@ -110,7 +110,7 @@ pub(super) struct Keyspace {
     pub(super) channels: Channels,
     now: ServerTime,
     entries: FxHashMap<Vec<u8>, Entry>,
-    /// The number of keys at which expired ones that nobody accesses are swept.
+    /// The number of keys at which expired ones without an access are swept.
     sweep_at: usize,
 }
 

@@ -161,7 +161,7 @@ impl Dialogue {
         }
     }
 
-    /// What it consists of, for another reader: the socket and its TLS, the bytes that nobody has read, and the pushes.
+    /// What it consists of, for another reader: the socket and its TLS, the unread bytes, and the pushes.
     pub(super) fn into_parts(
         self,
     ) -> (Parts, Option<Box<ClientConnection>>, Frames, VecDeque<Value>) {

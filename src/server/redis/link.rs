@@ -291,7 +291,7 @@ impl Link {
                     }
                 }
             },
-            // A subscription that could not be ended costs a message that nobody waits for.
+            // A subscription that could not be ended costs an unwanted message.
             Some(Expected::Asking | Expected::Subscription(_, false)) => {}
         }
         Ok(())

@@ -53,7 +53,7 @@ return refusals
 static PROBE_HASH: LazyLock<String> =
     LazyLock::new(|| redis::Script::new(PROBE).get_hash().to_owned());
 
-/// The key that the probe names, and nobody else. Users with the least rights may use it.
+/// A key that only the probe names. Users with the least rights may use it.
 const NO_KEY: &str = "holdfast:probe";
 
 /// Adds the probe to a pipeline, and then a call by its hash alone, which may be a right of its own.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 const CHECK_AFTER: Duration = Duration::from_secs(2);
 
 /// Subscribes to shard channels on a connection of its own: when a slot moves, the server ends its
-/// subscriptions with pushes that could not be told apart from replies.
+/// subscriptions with pushes that look like replies.
 pub(super) async fn listen(
     server: Endpoint,
     mut wanted: UnboundedReceiver<Subscription>,

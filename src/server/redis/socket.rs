@@ -44,7 +44,7 @@ impl Socket {
         })
     }
 
-    /// Whether nobody reads it any more, so nobody needs to wait for it.
+    /// Whether it has no reader any more, so no event loop needs to wait for it.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -95,7 +95,7 @@ impl Socket {
     }
 
     /// Calls `read` at once and whenever the socket is readable, until it returns `false`. Fails before the first call if
-    /// nobody can wait for the socket.
+    /// no event loop can wait for the socket.
     pub(crate) async fn while_readable(&self, mut read: impl FnMut() -> bool) -> io::Result<()> {
         let watched = match &self.stream {
             Stream::Tcp(stream) => {

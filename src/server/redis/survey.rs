@@ -52,7 +52,7 @@ async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure
     if server.db != 0 {
         dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
     }
-    // A user who may not ask for the time is told so by the other answers.
+    // The other answers say so if a user may not ask for the time.
     let mut survey = match measure(&mut dialogue).await {
         Err(Failure::Refused(_)) => Survey::default(),
         measured => measured?,

@@ -29,7 +29,7 @@ pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, cou
             command.arg(if *intent == Intent::Poll { "poll" } else { "try" });
             command.arg(u64::from(*block));
         }
-        // Nobody is in a queue, so there is nothing to serve.
+        // There are no queues, so there is nothing to serve.
         Call::Release { keys, token, .. } => {
             let free = Call::Free { keys: keys.clone(), token: token.clone() };
             write_script(command, &free, send_mode, counters);
