@@ -14,10 +14,7 @@
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, ttl_ms, last = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local counter, failure = read_counter(fence_key, server_time_us() + AHEAD_US)
-if failure then
-  return failure
-end
+--#include open_counter.lua
 local value = redis.call('GET', lock_key)
 local is_owner = value == token or value == token .. MARK
 if (value and not is_owner) or (counter and counter > tonumber(last)) then
@@ -25,9 +22,9 @@ if (value and not is_owner) or (counter and counter > tonumber(last)) then
 end
 if not is_owner then
   redis.call('SET', lock_key, token, 'PX', ttl_ms)
-elseif redis.call('PTTL', lock_key) < ttl_ms then
+else
   -- A vote that was executed late took the lock meanwhile, with a shorter lease and without the fence.
-  redis.call('PEXPIRE', lock_key, ttl_ms)
+  --#include lengthen_lock.lua
 end
 redis.call('SET', fence_key, last, 'PX', FENCE_MS)
 return 1

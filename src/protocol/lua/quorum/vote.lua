@@ -20,11 +20,7 @@ local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, attempt, ttl_ms, mark = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local first, last = tonumber(ARGV[5]), ARGV[6]
 
-local now_us = server_time_us()
-local counter, failure = read_counter(fence_key, now_us + AHEAD_US)
-if failure then
-  return failure
-end
+--#include open_counter.lua
 local value = redis.call('GET', lock_key)
 local owner, owner_attempt, owner_mark
 if value then

@@ -14,10 +14,7 @@
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, first, last = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local counter, failure = read_counter(fence_key, server_time_us() + AHEAD_US)
-if failure then
-  return failure
-end
+--#include open_counter.lua
 local value = redis.call('GET', lock_key)
 -- Strictly below: two attempts may have computed the same fence, and one of them gets it.
 if (value ~= token and value ~= token .. MARK) or (counter and counter >= first) then
