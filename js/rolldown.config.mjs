@@ -53,7 +53,7 @@ const modules = {
   output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
 };
 
-/** What the page's scripts share with the command line, for browsers. */
+/** The module that the page's scripts share with the command line, for browsers. */
 const page = {
   ...TO_DIST,
   input: { 'ui/people': 'js/ui/people.ts' },

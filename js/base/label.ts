@@ -25,8 +25,8 @@ function labelOfProcess(pid: number): string {
 }
 
 /**
- * What to do about a holder whose label is the default one of a process of this machine that runs no more: a signal has
- * no other place to tell of its cost. Undefined for any other label.
+ * The advice about a holder whose label is the default one of a process of this machine that is gone: a waiter is the only
+ * one who sees what a signal without a handler costs. Undefined for any other label.
  *
  * @internal
  */

@@ -1,11 +1,12 @@
 /** Checks the target of `connect`, in whatever form it is given. */
 
-import { checkObject, checkSecret, checkText } from '../base/checks.js';
+import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import {
   checkAllTls,
+  checkParts,
   checkSockets,
-  DB_MAX,
+  DEFAULT_PORT,
   invalid,
   NOWHERE,
   type Target,
@@ -18,7 +19,6 @@ import { urlTarget } from './url-target.js';
 
 /** @internal */
 export const DEFAULT_URL = 'redis://127.0.0.1:6379';
-const DEFAULT_PORT = 6379;
 /** The bounds of a quorum: with fewer servers none may fail, with more every lock is slow. */
 const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
@@ -54,18 +54,15 @@ function environmentTarget(): string | undefined {
 
 function serverTarget(target: object): Target {
   const given = checkObject<ServerTarget>(target, SERVER_OPTIONS, 'a server');
-  const { host = '127.0.0.1', path, username, password, db = 0, tls = false } = given;
-  if (username !== undefined) checkText(username, 'username');
-  if (password !== undefined) checkSecret(password, 'password');
-  whole(db, 'db', 0, DB_MAX);
+  const { host = '127.0.0.1', path, tls = false } = given;
+  const login = checkParts(given);
   if (typeof tls !== 'boolean') checkTls(tls, 'tls');
-  const login = { username: username ?? null, password: password ?? null, db };
   if (path !== undefined) {
     checkText(path, 'path');
     if (path === '') throw invalid('path must be that of a socket, not empty');
     if (tls !== false) throw invalid('a socket speaks no TLS');
     checkSockets();
-    return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${db}` };
+    return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${login.db}` };
   }
   checkText(host, 'host');
   if (host === '') throw invalid('host must not be empty');
@@ -79,7 +76,7 @@ function serverTarget(target: object): Target {
     port,
     tls: tls !== false,
     tlsOptions: typeof tls === 'boolean' ? null : tls,
-    label: `${tls === false ? 'redis' : 'rediss'}://${name}:${port}/${db}`,
+    label: `${tls === false ? 'redis' : 'rediss'}://${name}:${port}/${login.db}`,
   };
 }
 

@@ -127,8 +127,7 @@ function channelOptions(
     ...optional('path', where.path),
     ...optional('memory', where.memory),
     ...(where.tls ? { tls: tlsOptions(checked.tls) } : {}),
-    ...optional('username', loginOf(where, checked).username),
-    ...optional('password', loginOf(where, checked).password),
+    ...loginOptions(loginOf(where, checked)),
     db: where.db,
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
@@ -152,8 +151,12 @@ function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions,
   return { polling: { least: retryDelay - retryJitter, most: retryDelay + retryJitter } };
 }
 
-function sentinelOptions({ host, port, username, password }: Sentinel) {
-  return { host, port, ...optional('username', username), ...optional('password', password) };
+function sentinelOptions({ host, port, ...login }: Sentinel) {
+  return { host, port, ...loginOptions(login) };
+}
+
+function loginOptions({ username, password }: Pick<Target, 'username' | 'password'>) {
+  return { ...optional('username', username), ...optional('password', password) };
 }
 
 function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
@@ -164,8 +167,7 @@ function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Def
       ...optional('host', server.host),
       port: server.port,
       ...optional('path', server.path),
-      ...optional('username', loginOf(server, checked).username),
-      ...optional('password', loginOf(server, checked).password),
+      ...loginOptions(loginOf(server, checked)),
       db: server.db,
       tls: server.tls,
     })),

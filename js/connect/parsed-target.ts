@@ -1,5 +1,6 @@
-/** What every form of a target comes to: hosts, ports, logins and a database. */
+/** A target in one form, whichever it was given in: hosts, ports, a login and a database. */
 
+import { checkSecret, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { TlsOptions } from './tls.js';
 
@@ -38,8 +39,9 @@ export interface Sentinel {
   readonly password: string | null;
 }
 
-/** The largest number of a database. @internal */
-export const DB_MAX = 99_999;
+/** The port of a server. @internal */
+export const DEFAULT_PORT = 6379;
+const DB_MAX = 99_999;
 
 /** The properties that a target has by default. @internal */
 export const NOWHERE = {
@@ -73,6 +75,22 @@ export function checkLogin(
   throw invalid(
     `the login for ${who} has a username and no password: add the option password, '' for a user that needs none; a password alone stands behind a colon, as in redis://:password@host`,
   );
+}
+
+/** The login and database of a server that is given by its parts, checked. @internal */
+export function checkParts({
+  username,
+  password,
+  db = 0,
+}: {
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
+  readonly db?: number | undefined;
+}): Pick<Target, 'username' | 'password' | 'db'> {
+  if (username !== undefined) checkText(username, 'username');
+  if (password !== undefined) checkSecret(password, 'password');
+  whole(db, 'db', 0, DB_MAX);
+  return { username: username ?? null, password: password ?? null, db };
 }
 
 /** Throws unless `value` is a whole number from `least` to `most`. @internal */

@@ -5,7 +5,7 @@ import { argumentError } from '../base/errors.js';
 import {
   checkAllTls,
   checkLogin,
-  DB_MAX,
+  checkParts,
   invalid,
   NOWHERE,
   type Sentinel,
@@ -29,30 +29,26 @@ const OPTIONS = [
 /** Reads the Sentinels and the name of their master. @internal */
 export function sentinelTarget(given: object): Target {
   const target = checkObject<SentinelTarget>(given, OPTIONS, 'a Sentinel target');
-  const { sentinels, master, username, password, db = 0 } = target;
+  const { sentinels, master } = target;
   if (!Array.isArray(sentinels) || sentinels.length === 0) {
     const message = 'Sentinels need a list: { sentinels: [urls], master }';
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   checkText(master, 'master');
   if (master === '') throw invalid('master must be what the Sentinels call the master, not empty');
-  if (username !== undefined) checkText(username, 'username');
-  if (password !== undefined) checkSecret(password, 'password');
-  whole(db, 'db', 0, DB_MAX);
-  const login = sentinelLogin(target);
-  const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, login));
+  const login = checkParts(target);
+  const ofSentinels = sentinelLogin(target);
+  const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, ofSentinels));
   const [{ host, port, tls }] = all as [Sentinel];
   checkAllTls(all, tls, 'Sentinels and their master');
   for (const each of all) checkLogin(each, `the Sentinel ${each.host}:${each.port}`);
-  const which = db === 0 ? '' : `, database ${db}`;
+  const which = login.db === 0 ? '' : `, database ${login.db}`;
   return {
     ...NOWHERE,
+    ...login,
     tls,
     sentinels: all,
     master,
-    username: username ?? null,
-    password: password ?? null,
-    db,
     label: `the master "${master}" of the Sentinel ${host}:${port}${which}`,
   };
 }

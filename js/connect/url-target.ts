@@ -1,11 +1,10 @@
 /** Targets that are URLs: host, port, login, database and parameters. */
 
 import { argumentError } from '../base/errors.js';
-import { checkSockets, invalid, NOWHERE, type Target } from './parsed-target.js';
+import { checkSockets, DEFAULT_PORT, invalid, NOWHERE, type Target } from './parsed-target.js';
 import type { UrlLike } from './target.js';
 import { readParameters } from './url-parameters.js';
 
-const DEFAULT_PORT = 6379;
 /** The schemes of servers. @internal */
 export const SERVER_SCHEMES = 'redis://, rediss://, valkey:// or valkeys://';
 const SCHEMES = 'redis://, rediss://, valkey://, valkeys://, unix:// or memory:';

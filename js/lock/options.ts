@@ -250,7 +250,7 @@ export interface SetCall {
   readonly size: number;
 }
 
-/** What a manager's locks have unless their caller says otherwise. @internal */
+/** The prefix of a manager's keys, and the defaults of its locks. @internal */
 export interface LockDefaults extends HoldOptions {
   /** The beginning of every lock's key. */
   readonly prefix: string;

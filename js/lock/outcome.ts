@@ -104,10 +104,10 @@ function quorumError(
   const causes = readCauses(outcome);
   const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
-  const causesOf = failed
+  const listed = failed
     .map(({ server, cause }) => `${server}: ${printable(cause ?? '')}`)
     .join('; ');
-  const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${causesOf}`;
+  const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${listed}`;
   return new LockQuorumError(text, all, lock);
 }
 

@@ -515,7 +515,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     // A copy: the caller may change its array meanwhile.
     const names = [...given];
     const take = () => this.#takeEach(names, request, nested);
-    // What a request around the call holds already is not acquired.
+    // A call that shares all its locks with a request around it acquires none.
     if (
       request.reentrant &&
       nested !== undefined &&
@@ -558,7 +558,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const { code } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
       signal?.throwIfAborted();
-      // Who got no answer for all of its wait would get none for the first of them either.
+      // A server that gave no answer during the whole wait would give none about the first lock either.
       const isOver = code === OutcomeCode.Connection && performance.now() - begun >= wait;
       // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
       if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;

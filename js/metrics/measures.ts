@@ -142,7 +142,7 @@ export interface Metric {
   read(manager: LockManager, measures: Measures): number;
 }
 
-/** What `stats()` counts. @internal */
+/** The counters of `stats()`. @internal */
 export const COUNTS: readonly Metric[] = [
   {
     prometheus: 'holdfast_acquired_total',
@@ -182,7 +182,7 @@ export const COUNTS: readonly Metric[] = [
   },
 ];
 
-/** What a manager tells of this moment. @internal */
+/** The state of a manager at this moment. @internal */
 export const LEVELS: readonly Metric[] = [
   {
     prometheus: 'holdfast_connected',

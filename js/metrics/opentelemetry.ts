@@ -27,7 +27,7 @@ const OPERATIONS = ['acquire', 'extend', 'release'] as const;
 /** A message of a tracing channel, with what Node adds in the end. */
 interface Ended extends LockTrace {
   readonly result?: { readonly mode?: string; readonly fence?: number } | null;
-  /** Of an acquire that its caller's signal ended: any value. */
+  /** Any value, if the caller's signal has ended the acquire. */
   readonly error?: unknown;
 }
 

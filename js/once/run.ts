@@ -36,7 +36,7 @@ export function markerOf(key: string, slot: string): string {
   return `${key}@${slot}`;
 }
 
-/** As long as the name of every slot that is chosen by a time. @internal */
+/** The name of one slot that a time chooses: the names of all of them have its length. @internal */
 export const SAMPLE_SLOT = new Date(0).toISOString();
 
 /** The slot at a time in ms: the nearest multiple of its length, so ticks at a full minute need no equal clocks. */

@@ -38,7 +38,7 @@ export interface Kind {
   readonly limit?: number;
 }
 
-/** What happens to a loss without a callback. */
+/** The callback of a lock without one. */
 function throwIt(error: LostLockError): never {
   throw error;
 }

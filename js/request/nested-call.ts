@@ -89,7 +89,7 @@ export class NestedCall implements Captured {
     if (calls !== undefined) error.stack = `${error}\n${calls}`;
   }
 
-  /** What to do if the call waits for the lock `name`; undefined unless a request around the call holds it. */
+  /** The advice for a call that waits for the lock `name`; undefined unless a request around the call holds it. */
   #advice(name: string): string | undefined {
     const lock = this.#around(name);
     if (lock === undefined) return undefined;

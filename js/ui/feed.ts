@@ -58,7 +58,7 @@ export class Feed {
     this.#streams.delete(stream);
     if (this.#streams.size > 0) return;
     clearTimeout(this.#timer);
-    // What happens until the next page is opened is not observed.
+    // Changes before the next page is opened are not observed.
     this.#observer.missed();
   }
 
