@@ -16,7 +16,8 @@ use super::interface::{Effect, Hold, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, Token, TokenId, drift, lease_until, valid_until,
+    Call, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, lease_until,
+    valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -185,6 +186,17 @@ impl Lease {
         // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
         let pause = (self.until.since(now) / 16).max(SLICE.min(self.ttl / 16));
         self.plan_renewal(now, now + pause);
+    }
+
+    /// Whether an answer to its renewal is of its own grant, though the replication id has changed since: the answer for a
+    /// share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a lone share
+    /// has never waited, so no message grants it anything.
+    const fn is_of_this_grant(&self, script: Option<Script>, reply: &Reply) -> bool {
+        match reply {
+            Reply::Granted { fence } => *fence == self.fence || self.lone_share,
+            Reply::Owner(true) => !matches!(script, Some(Script::Claim)),
+            _ => true,
+        }
     }
 
     /// Whether it needs its server: its renewal is due, or its first request.

@@ -131,60 +131,76 @@ impl Release {
         finished: Finished,
     ) -> bool {
         let Finished { sent, script, reply, .. } = finished;
-        let alone = matches!(script, Some(Script::Free | Script::FreeShare));
         match reply {
-            // Somebody waits, or the lock is lost.
-            Ok(Reply::Owner(false)) if script == Some(Script::Delete) => {
-                self.fast_path = false;
-                self.send_now(context, servers, id);
-                return false;
-            }
-            Ok(Reply::Owner(false)) if alone && self.op.is_none() => {
-                // The token may still be in the wait queue.
-                self.alone = false;
-                return self.refused(context, servers, id);
-            }
-            // The last fallback has found no whole lock. Whether there is a share, its keys tell once they are in one
-            // place.
-            Ok(Reply::Owner(false)) if self.shared && script == Some(Script::Free) => {
-                self.refusal = Some(Refusal::apart(self.keys.slot()));
-                return self.refused(context, servers, id);
-            }
-            Ok(Reply::Owner(freed)) => {
-                // A repeat may read "not the owner" as the success of the request before it.
-                let freed = freed || self.maybe_freed;
-                let outcome = if freed { Outcome::Done } else { Outcome::Lost };
-                return self.confirm(context, servers, id, sent, outcome);
-            }
+            Ok(Reply::Owner(true)) => self.confirm(context, servers, id, sent, Outcome::Done),
+            Ok(Reply::Owner(false)) => self.not_owner(context, servers, id, sent, script),
             Ok(Reply::More) => {
                 self.maybe_freed = true;
                 self.answer(context, id, Outcome::Done);
+                Self::send_later(context, servers, id)
             }
             Ok(_) => {
                 debug_assert!(false, "not a reply of release");
-                return false;
+                false
             }
+            Err(error) => self.failed(context, servers, id, sent, error),
+        }
+    }
+
+    /// The server knows no such owner, or not where the script looked.
+    fn not_owner(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+        sent: Mono,
+        script: Option<Script>,
+    ) -> bool {
+        match script {
+            // Somebody waits, or the lock is lost.
+            Some(Script::Delete) => {
+                self.fast_path = false;
+                self.send_now(context, servers, id);
+                false
+            }
+            // The token may still be in the wait queue.
+            Some(Script::Free | Script::FreeShare) if self.op.is_none() => {
+                self.alone = false;
+                self.refused(context, servers, id)
+            }
+            // The last fallback has found no whole lock. Whether there is a share, its keys tell once they are in one
+            // place.
+            Some(Script::Free) if self.shared => {
+                self.refusal = Some(Refusal::apart(self.keys.slot()));
+                self.refused(context, servers, id)
+            }
+            // A repeat may read "not the owner" as the success of the request before it.
+            _ => {
+                let outcome = if self.maybe_freed { Outcome::Done } else { Outcome::Lost };
+                self.confirm(context, servers, id, sent, outcome)
+            }
+        }
+    }
+
+    /// There is no answer, or an error.
+    fn failed(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+        sent: Mono,
+        error: CallError,
+    ) -> bool {
+        match error {
             // The quorum keeps the pending withdrawals, and knows their servers.
-            Err(CallError::NoQuorum(causes)) => {
+            CallError::NoQuorum(causes) => {
                 return self.confirm(context, servers, id, sent, Outcome::Quorum(causes));
             }
-            Err(CallError::Lost(_)) => {
-                self.maybe_freed |= sent < self.until;
-                // Requests before it on the connection may be lost too, an acquire included.
-                self.uncertain = true;
-                self.refused = None;
-            }
-            Err(CallError::Unsent) => {}
-            Err(CallError::Halfway(_)) => {
-                // The lock was freed first. The next waiter has lost its position, and learns that when it polls.
-                self.maybe_freed |= sent < self.until;
-                self.alone = true;
-            }
-            Err(CallError::Refused(refusal)) if self.denies_lock(&refusal) => {
+            CallError::Refused(refusal) if self.denies_lock(&refusal) => {
                 let key = Some(self.keys.lock().to_owned());
                 return self.confirm(context, servers, id, sent, Outcome::Server { refusal, key });
             }
-            Err(CallError::Refused(refusal)) => {
+            CallError::Refused(refusal) => {
                 let transient = refusal.is_transient();
                 self.refusal = Some(refusal);
                 if !transient {
@@ -192,8 +208,24 @@ impl Release {
                 }
                 return self.refused(context, servers, id);
             }
+            CallError::Lost(_) => {
+                self.maybe_freed |= sent < self.until;
+                // Requests before it on the connection may be lost too, an acquire included.
+                self.uncertain = true;
+                self.refused = None;
+            }
+            CallError::Unsent => {}
+            CallError::Halfway(_) => {
+                // The lock was freed first. The next waiter has lost its position, and learns that when it polls.
+                self.maybe_freed |= sent < self.until;
+                self.alone = true;
+            }
         }
-        // The reconnection of an ASK target resumes no release.
+        Self::send_later(context, servers, id)
+    }
+
+    /// The reconnection of an ASK target resumes no release, so a timer does.
+    fn send_later(context: &mut Context, servers: &Servers, id: TokenId) -> bool {
         servers.retry_at(context, Owner::Release(id), context.now + SERVE_ON_AFTER);
         false
     }

@@ -135,43 +135,20 @@ impl Machine {
         if held.until <= self.context.now {
             return self.leases.end(id);
         }
-        let now = self.context.now;
         let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
-        let claims = finished.script == Some(Script::Claim);
         match &finished.reply {
-            // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
-            // of a share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a
-            // lone share has never waited, so no message grants it anything.
-            Ok(Reply::Granted { fence: later })
-                if outdated && *later != held.fence && !held.lone_share =>
-            {
-                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
-            }
-            Ok(Reply::Owner(true)) if outdated && claims => {
+            Ok(reply) if outdated && !held.is_of_this_grant(finished.script, reply) => {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                let (claimed, until) =
-                    (held.pending_renewal == Some(PendingRenewal::Claim), held.until);
-                held.pending_renewal = None;
-                if held.asked {
-                    held.notice = None;
-                }
-                self.confirm_lease(id, finished.sent, finished.ttl);
-                self.leases.change(&mut self.context, id, |held| held.plan_next_renewal(now));
-                // A claim is part of the grant, however short the hold.
-                let renewed =
-                    !claimed && self.leases.get(id).is_some_and(|held| held.until > until);
-                self.context.stats.renewals += u64::from(renewed);
-                self.ask_about_notice(id);
+                self.renewal_confirmed(id, finished);
                 None
             }
             // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
             Ok(Reply::Owner(false))
                 if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
             {
-                self.leases.change(&mut self.context, id, |held| held.plan_retry(now));
-                None
+                self.retry_renewal(id)
             }
             // Only these answers are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => {
@@ -185,11 +162,30 @@ impl Machine {
                 None
             }
             // Includes lost requests: the reconnection of an ASK target resumes no renewal.
-            Err(_) => {
-                self.leases.change(&mut self.context, id, |held| held.plan_retry(now));
-                None
-            }
+            Err(_) => self.retry_renewal(id),
         }
+    }
+
+    fn retry_renewal(&mut self, id: TokenId) -> Option<Loss> {
+        let now = self.context.now;
+        self.leases.change(&mut self.context, id, |held| held.plan_retry(now));
+        None
+    }
+
+    fn renewal_confirmed(&mut self, id: TokenId, finished: &Finished) {
+        let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        let (pending, until) = (held.pending_renewal.take(), held.until);
+        if held.asked {
+            held.notice = None;
+        }
+        self.confirm_lease(id, finished.sent, finished.ttl);
+        let now = self.context.now;
+        self.leases.change(&mut self.context, id, |held| held.plan_next_renewal(now));
+        // A claim is part of the grant, however short the hold.
+        let renewed = pending != Some(PendingRenewal::Claim)
+            && self.leases.get(id).is_some_and(|held| held.until > until);
+        self.context.stats.renewals += u64::from(renewed);
+        self.ask_about_notice(id);
     }
 
     /// The server has confirmed a lease of `ttl`, requested at `sent`. Its end never moves back.
