@@ -229,16 +229,13 @@ pub(super) struct Loss {
     pub(super) give_back: GiveBack,
 }
 
-/// Whether a lease that has ended is given back to the server.
+/// Whether a lease that has ended is given back to the server, unless it is left to expire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum GiveBack {
     /// Even right after its end: a late extension would otherwise leave the lock held without an owner.
     Always,
     /// If its acquire may still arrive, or if a server that missed the grant (a failover) still has its queue entry.
     IfUncertain,
-    /// The server ends it; until then another process with its token may extend it. So also if its acquire may still
-    /// arrive: that takes the lock for one lease at most.
-    Never,
 }
 
 #[derive(Debug, Default)]
@@ -327,8 +324,7 @@ impl Leases {
             Lease { stalled: true, .. } => LossReason::Stalled,
             _ => LossReason::Expired,
         };
-        let give_back = if held.leave_to_expire { GiveBack::Never } else { GiveBack::Always };
-        Some(Loss { id, reason, give_back })
+        Some(Loss { id, reason, give_back: GiveBack::Always })
     }
 
     /// The server denies that the lease owns the lock.

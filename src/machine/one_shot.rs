@@ -110,6 +110,19 @@ impl OneShot {
         servers.send(context, owner, self.call.clone(), fallback);
     }
 
+    /// Whether the server is asked to free what it has got, or may yet get, for a caller that does not learn of it.
+    pub(super) fn is_given_back(&self) -> bool {
+        match (&self.purpose, &self.call) {
+            // Only the server ends a lock that is left to expire. And a token that adopts from itself gets nothing that
+            // another process with this token does not hold.
+            (Purpose::Adopt { hold, .. }, Call::Adopt { token, owner, .. }) => {
+                !hold.leave_to_expire && token != owner
+            }
+            (Purpose::AcquireAll { .. }, _) => true,
+            _ => false,
+        }
+    }
+
     pub(super) const fn extends(&self) -> Option<LeaseId> {
         match self.purpose {
             Purpose::Extend(lease) | Purpose::Leave(lease) => Some(lease),

@@ -194,6 +194,7 @@ impl Machine {
     }
 
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
+        let is_given_back = shot.is_given_back();
         let (
             Call::Adopt { keys, token, owner, ttl, mode, .. },
             Purpose::Adopt { id: new, label, hold: terms },
@@ -210,7 +211,9 @@ impl Machine {
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
         if until <= self.context.now {
-            self.give_back(keys, token, false);
+            if is_given_back {
+                self.give_back(keys, token, false);
+            }
             let ms = ttl.as_millis();
             return Outcome::Connection(format!(
                 "the answer took longer than the lease of {ms} ms"
@@ -218,7 +221,9 @@ impl Machine {
         }
         let told = (!label.is_empty()).then(|| label.to_string());
         let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
-        held.uncertain = shot.uncertain;
+        // A late repeat takes the lock only from its former owner. To release a chosen token twice could free it from
+        // another process, which has got it under this token meanwhile.
+        held.uncertain = shot.uncertain && !is_named;
         self.begin_lease(held, terms);
         Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
     }
@@ -247,7 +252,7 @@ impl Machine {
     }
 
     fn give_back_all(&mut self, shot: OneShot) {
-        if matches!(shot.purpose, Purpose::Adopt { .. } | Purpose::AcquireAll { .. }) {
+        if shot.is_given_back() {
             for (keys, token) in shot.call.into_locks() {
                 self.give_back(keys, token, true);
             }

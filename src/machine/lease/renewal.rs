@@ -287,7 +287,8 @@ impl Machine {
         let Some(Loss { id, reason, give_back }) = loss else { return };
         let Some(held) = self.remove_lease(id) else { return };
         let context = &mut self.context;
-        if let Some((op, _)) = self.undecided.remove(&id) {
+        let releasing = self.undecided.remove(&id);
+        if let Some((op, _)) = releasing {
             context.complete(op, Outcome::Lost);
         }
         context.stats.lost += u64::from(reason != LossReason::Ended);
@@ -298,9 +299,11 @@ impl Machine {
         let (given_back, twice) = match give_back {
             GiveBack::Always => (true, held.uncertain),
             GiveBack::IfUncertain => (uncertain, true),
-            GiveBack::Never => (false, false),
         };
-        if given_back {
+        // The server ends what is left to expire, unless its caller has released it; until then another process with its
+        // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.
+        let is_left = held.leave_to_expire && releasing.is_none();
+        if given_back && !is_left {
             let token = Leases::token_of(&self.context, &held);
             self.give_back(held.keys, token, twice);
         }
@@ -310,7 +313,9 @@ impl Machine {
     pub(in crate::machine) fn leave(&mut self, lease: LeaseId, ttl: Duration) {
         let Some(held) = self.leases.hold_of(lease) else { return };
         let id = held.id.token_id();
-        self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back: GiveBack::Never }));
+        self.leases.change(&mut self.context, id, |held| held.leave_to_expire = true);
+        let give_back = GiveBack::IfUncertain;
+        self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back }));
         // A message about its grant may still be on its way.
         self.left_to_expire.insert(id);
         self.context.timers.set(Timer::Lease(id), self.context.now + ttl);

@@ -117,6 +117,132 @@ fn an_adoption_that_a_close_overtakes_is_given_back() {
     assert_eq!(b.server.owner(b.now, &World::keys()), None);
 }
 
+const LEFT: Hold = Hold { leave_to_expire: true, ..ONE_LEASE };
+
+/// Adopts under the token `value`, which its caller has chosen.
+fn adopt_as(world: &mut World, owner: &str, value: &str, hold: Hold) -> OpId {
+    let (name, owner, ttl, mode) = ("a".to_owned(), owner.to_owned(), ms(60_000), Mode::Exclusive);
+    let label = format!("={value}").into();
+    world.command(Command::Adopt { name, owner, label, ttl, hold, mode })
+}
+
+fn owner(world: &World) -> Option<String> {
+    world.server.owner(world.now, &World::keys())
+}
+
+/// `runOnce` marks a slot that way:
+///
+/// 1. A gives its lock the value that marks the slot, and leaves it to expire. The server has done that, but A gets no
+///    answer, or closes before it comes, or it comes after the end of the lease.
+/// 2. If A released that value, the slot would run again.
+#[test]
+fn an_adoption_of_what_is_left_to_expire_is_never_given_back() {
+    let unanswered = |a: &mut World| {
+        a.execute_and_lose_replies();
+        a.pass(COMMAND_TIMEOUT);
+        a.connect();
+    };
+    let closed = |a: &mut World| {
+        a.command(Command::Close);
+    };
+    let late = |a: &mut World| {
+        let (request, call) = a.wire.pop_front().unwrap();
+        let reply = a.server.execute(a.now, &call);
+        a.machine.context.config.command_timeout = ms(90_000);
+        a.now = a.now + ms(60_000);
+        a.reply(request, reply);
+    };
+    for (interrupt, lasts) in
+        [(&unanswered as &dyn Fn(&mut World), true), (&closed, true), (&late, false)]
+    {
+        let mut a = World::connected_as("a");
+        take(&mut a, Mode::Exclusive);
+        let op = adopt_as(&mut a, "hf1.a.1", "hf1.a.1 done", LEFT);
+        interrupt(&mut a);
+        assert!(matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)));
+        a.settle();
+        a.pass(ms(1_000));
+        let released = |call: &Call| call.token().as_str() == "hf1.a.1 done";
+        assert!(!a.wire.iter().any(|(_, call)| released(call)), "{:?}", a.wire);
+        a.settle();
+        assert_eq!(owner(&a).as_deref(), lasts.then_some("hf1.a.1 done"));
+    }
+}
+
+/// Neither the end of its hold, nor a denial after which a lost request may take it anew, gives a lock back that is left
+/// to expire.
+#[test]
+fn a_hold_that_is_left_to_expire_is_ended_by_the_server_alone() {
+    let mut a = World::connected_as("a");
+    let (lease, _) = take_held(&mut a, Hold { max_hold: Some(ms(2_000)), ..LEFT }, Mode::Exclusive);
+    a.pass(ms(2_000));
+    a.settle();
+    assert_eq!(a.lost, [(lease, LossReason::MaxHold)]);
+    assert!(owner(&a).is_some());
+
+    let mut a = World::connected_as("a");
+    let op = a.acquire_held(10_000, Wait::Never, LEFT);
+    a.lose_requests();
+    a.connect();
+    a.settle();
+    let (lease, _) = a.lease(op);
+    a.server.flush();
+    a.pass(ms(4_000));
+    a.settle();
+    assert_eq!(a.lost, [(lease, LossReason::Expired)]);
+    assert!(a.wire.is_empty() && a.machine.releases.is_empty());
+}
+
+/// 1. B takes over what it calls X, for A holds it under that token, and gets no answer.
+/// 2. If B released X, A would lose its lock, and a third process could get it beside A.
+#[test]
+fn a_take_over_by_the_same_token_that_is_unanswered_frees_nothing() {
+    for executed in [false, true] {
+        let (mut a, mut b) = two();
+        take_held(&mut a, RENEWED, Mode::Exclusive);
+        let op = adopt_as(&mut a, "hf1.a.1", "hf1.x.x", RENEWED);
+        a.settle();
+        a.lease(op);
+        let op = adopt_as(&mut b, "hf1.x.x", "hf1.x.x", RENEWED);
+        if executed {
+            b.execute_and_lose_replies();
+        } else {
+            b.lose_requests();
+        }
+        b.pass(COMMAND_TIMEOUT);
+        assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+        b.connect();
+        b.settle();
+        arrive_late(&mut b);
+        assert_idle(&mut b);
+        assert_eq!(owner(&b).as_deref(), Some("hf1.x.x"));
+        // It may be repeated.
+        let op = adopt_as(&mut b, "hf1.x.x", "hf1.x.x", RENEWED);
+        b.settle();
+        b.lease(op);
+    }
+}
+
+/// 1. A takes its lock over as X. Its request is lost once, so it is sent twice.
+/// 2. A releases X, and B gets the lock under that token.
+/// 3. A second release of X would free it from B.
+#[test]
+fn a_chosen_token_that_was_adopted_twice_is_released_once() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = adopt_as(&mut a, "hf1.a.1", "hf1.x.x", RENEWED);
+    a.execute_and_lose_replies();
+    a.connect();
+    a.settle();
+    a.release(a.lease(op).0);
+    a.settle();
+    take(&mut b, Mode::Exclusive);
+    adopt_as(&mut b, "hf1.b.1", "hf1.x.x", RENEWED);
+    b.settle();
+    assert_idle(&mut a);
+    assert_eq!(owner(&a).as_deref(), Some("hf1.x.x"));
+}
+
 #[test]
 fn a_share_that_is_older_than_its_adopter_is_kept() {
     let server = Server::new();
