@@ -2,6 +2,7 @@
 
 import { isWellFormed, show } from './checks.js';
 import { argumentError } from './errors.js';
+import { hashTagOf } from './slots.js';
 
 const NAME_BYTES_MAX = 1024;
 /** The limit of one call: each name costs the event loop the work of a lock, and maybe a round trip. */
@@ -46,7 +47,7 @@ export function checkSlot(key: string): void {
 
 /** Whether Cluster hashes only a part of the key. */
 function hasTag(key: string): boolean {
-  return Boolean(/^[^{]*\{([^}]*)\}/.exec(key)?.[1]);
+  return hashTagOf(key) !== undefined;
 }
 
 /**

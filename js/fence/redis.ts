@@ -2,6 +2,7 @@
 
 import { checkObject, checkText, checkWhole } from '../base/checks.js';
 import { evaluate } from '../base/evaluate.js';
+import { hashTagOf, slotTagOf } from '../base/slots.js';
 import { checkFenced, type Fenced, stale } from './check.js';
 
 /**
@@ -107,8 +108,13 @@ export async function fencedSet(
   });
 }
 
-/** The key of the fence, in the slot of the data. */
+/**
+ * The key of the fence, in the slot of the data. No two keys have the same: the three forms differ in what stands before
+ * `:guard`, a `:`, a `}` or a `d`.
+ */
 function guardOf(key: string): string {
-  const tagged = /^[^{]*\{[^}]+\}/.test(key) || key.includes('}');
-  return tagged ? `${key}:guard` : `{${key}}:guard`;
+  if (hashTagOf(key) !== undefined) return `${key}::guard`;
+  // What stands in braces ends at the first brace that closes.
+  if (key !== '' && !key.includes('}')) return `{${key}}:guard`;
+  return `{${slotTagOf(key)}}:${key}:braced:guard`;
 }

@@ -108,3 +108,54 @@ test('wrong arguments are told before anything is sent', async () => {
   ];
   for (const [call, message] of wrong) await assert.rejects(call, message);
 });
+
+/** The key of the guard that a script of `key` gets. */
+async function guardOf(key: string): Promise<string> {
+  let guard = '';
+  const client = {
+    eval: async (_script: string, _keys: number, first: string) => {
+      guard = first;
+    },
+  };
+  await fencedEval(client, LATER, 'return 1', { keys: [key] });
+  return guard;
+}
+
+test('no two keys share a guard, whatever their braces, and each is in the slot of its key', async () => {
+  const parts = ['{', '}', 'x', ':', '::guard', ':braced:guard'];
+  let keys = [''];
+  const all = new Set(keys);
+  for (let length = 0; length < 4; length++) {
+    keys = keys.flatMap((key) => parts.map((part) => key + part));
+    for (const key of keys) all.add(key);
+  }
+  const guards = new Map<string, string>();
+  for (const key of all) {
+    const guard = await guardOf(key);
+    assert.match(guard, /:guard$/);
+    assert.equal(guards.get(guard), undefined, `the guard of ${key}`);
+    guards.set(guard, key);
+  }
+  const pipeline = (cluster.nodes[0] as RedisServer).admin.pipeline();
+  for (const pair of guards) for (const key of pair) pipeline.cluster('KEYSLOT', key);
+  const slots = (await pipeline.exec())?.map(([, slot]) => slot) ?? [];
+  assert.equal(slots.length, 2 * guards.size);
+  const pairs = [...guards].map((pair, at) => [pair, slots[2 * at], slots[2 * at + 1]]);
+  assert.deepEqual(
+    pairs.filter(([, guard, key]) => guard !== key),
+    [],
+  );
+});
+
+test('keys with braces of every sort are guarded on a Cluster', async () => {
+  for (const [kind, client] of clients) {
+    if (!kind.includes('Cluster')) continue;
+    const own = kind.replaceAll(' ', '-');
+    for (const key of ['a}_', '{}_', 'a{}_', '{_', '_}{y}', '{{_}', '{_}b', '{_', '']) {
+      await fencedSet(client, EARLY, key.replace('_', own), '1');
+    }
+    await fencedSet(client, LATER, own, '2');
+    await fencedSet(client, EARLY, `{${own}}`, '1');
+    await assert.rejects(fencedSet(client, EARLY, own, '1'), STALE, kind);
+  }
+});
