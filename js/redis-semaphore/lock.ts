@@ -22,10 +22,10 @@ export type LockLostCallback = (this: Lock, error: LostLockError) => void;
 /** Options of a lock. */
 export interface LockOptions extends HolderOptions {
   /**
-   * Called with a `LostLockError` when the lock was lost, if it is renewed. By default the error is thrown, and nothing
-   * catches it.
+   * Called with a `LostLockError` when the lock was lost, if it is renewed. By default the error is an unhandled
+   * rejection, which ends the process unless it listens to `unhandledRejection`; so is what the callback throws.
    *
-   * @default throws the error
+   * @default an unhandled rejection
    */
   readonly onLockLost?: LockLostCallback | undefined;
 }
@@ -214,10 +214,9 @@ export abstract class Lock {
       if (!this.#isRefreshed || this.#held !== held) return;
       // The end of the clients is no loss of the lock.
       if (reason instanceof LockLostError && reason.reason === 'closed') return;
-      this.#onLockLost.call(
-        this,
-        new LostLockError(`Lost ${kind} for key ${key}`, { cause: reason }),
-      );
+      const error = new LostLockError(`Lost ${kind} for key ${key}`, { cause: reason });
+      // The routine of redis-semaphore that calls it is async: what it throws rejects a promise that nobody handles.
+      void (async () => this.#onLockLost.call(this, error))();
     };
     held.signal.addEventListener('abort', lost, { once: true });
   }

@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type * as Drop from 'holdfast/redis-semaphore';
+import { LockConnectionError } from 'holdfast';
 import { Redis } from 'ioredis';
+import { spawnProgram } from '../support/program.js';
 import { FaultProxy } from '../support/proxy.js';
 import { sleep, until } from '../support/wait.js';
 import { threeServers } from '../three-servers.js';
@@ -93,6 +95,48 @@ for (const name of ['redis-semaphore', 'holdfast/redis-semaphore']) {
     assert.equal(await three.server.admin.exists('mutex:passed'), 0);
   });
 }
+
+test('the end of its client is no loss of a renewed mutex, which is released', async () => {
+  const program = spawnProgram(`
+    import { Redis } from 'ioredis'
+    import { Mutex } from 'holdfast/redis-semaphore'
+    const [own, admin] = [0, 1].map(() => new Redis(${three.server.port}, '127.0.0.1'))
+    const mutex = new Mutex(own, 'quits')
+    await mutex.acquire()
+    await own.quit()
+    while ((await admin.exists('mutex:quits')) === 1 || mutex.isAcquired);
+    await admin.quit()
+    process.on('exit', (code) => console.log('ended with', code))
+  `);
+  await program.said('ended with 0');
+});
+
+test('a take-over that is not answered leaves the mutex to its holder, and may be repeated', async (t) => {
+  const { Mutex } = require('holdfast/redis-semaphore') as typeof Drop;
+  const proxy = await FaultProxy.start(three.server.port);
+  const own = new Redis(proxy.port, '127.0.0.1', { retryStrategy: () => 20 });
+  own.on('error', () => {});
+  t.after(async () => {
+    own.disconnect();
+    await proxy.stop();
+  });
+  const options = { identifier: 'job 11', lockTimeout: 60_000 };
+  const holder = new Mutex(client(), 'kept', options);
+  await holder.acquire();
+  const value = await three.server.admin.get('mutex:kept');
+  await new Mutex(own, 'warm').acquire();
+  const handler = new Mutex(own, 'kept', { ...options, acquiredExternally: true });
+  proxy.loseReplies = true;
+  await assert.rejects(handler.tryAcquire(), LockConnectionError);
+  proxy.loseReplies = false;
+  proxy.cut();
+  // Until its connection is there again, what it would release is not sent.
+  assert.equal(await handler.tryAcquire(), true);
+  assert.equal(await three.server.admin.get('mutex:kept'), value);
+  assert.equal(holder.isAcquired, true);
+  await handler.release();
+  assert.equal(await three.server.admin.exists('mutex:kept'), 0);
+});
 
 test('a release that is repeated after a lost reply spares the next hold under the same identifier', async (t) => {
   const proxy = await FaultProxy.start(three.server.port);

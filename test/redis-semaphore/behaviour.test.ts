@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type * as Drop from 'holdfast/redis-semaphore';
+import { spawnProgram } from '../support/program.js';
 import { sleep, until } from '../support/wait.js';
 import { threeServers } from '../three-servers.js';
 
@@ -148,6 +149,28 @@ for (const name of [OLD, NEW]) {
     await mutex.release();
     assert.equal(await three.server.admin.get('mutex:a'), 'another');
   });
+
+  for (const [what, callback, expected] of [
+    ['a loss without onLockLost', '', 'LostLockError: Lost mutex for key mutex:a'],
+    ['what onLockLost throws', "onLockLost() { throw new Error('told') },", 'Error: told'],
+  ] as const) {
+    test(`${name}: ${what} is an unhandled rejection`, async () => {
+      const program = spawnProgram(`
+        import { Redis } from 'ioredis'
+        import { Mutex } from '${name}'
+        process.on('unhandledRejection', (error) => {
+          console.log(\`rejected: \${error.constructor.name}: \${error.message}\`)
+        })
+        const client = new Redis(${three.server.port}, '127.0.0.1')
+        const mutex = new Mutex(client, 'a', { ${callback} lockTimeout: 300, refreshInterval: 50 })
+        await mutex.acquire()
+        await client.set('mutex:a', 'another')
+      `);
+      await program.said(`rejected: ${expected}`);
+      await program.kill();
+      await three.server.admin.del('mutex:a');
+    });
+  }
 
   for (const identifier of [undefined, 'job 7']) {
     const which = identifier === undefined ? 'the default identifier' : 'an identifier';
