@@ -163,6 +163,8 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   }
 
   get token(): string {
+    // The next caller of this manager may own the lock with it.
+    if (this.#is(RELEASED)) return '';
     this.#flags |= EXPORTED;
     if (this.#label.startsWith(VALUE)) return this.#label.slice(VALUE.length);
     const id = tokenIdOf(this.#lease);

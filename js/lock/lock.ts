@@ -36,7 +36,7 @@ export interface Lock extends AsyncDisposable {
    * Source: <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>
    */
   readonly fence: number;
-  /** The owner token: the value in Redis while this lock is held. */
+  /** The owner token: the value in Redis while this lock is held. Empty once it was released. */
   readonly token: string;
   /**
    * Whether the lock is still held. Measured by a monotonic clock from before the grant, so it turns false
@@ -137,7 +137,7 @@ export interface Lock extends AsyncDisposable {
 
   /**
    * The form in which another process adopts the lock with `adopt`; `JSON.stringify(lock)` calls this.
-   * Until then this process holds the lock and renews it.
+   * Until then this process holds the lock and renews it. Of a released lock the token is empty, and `adopt` refuses it.
    *
    * @example
    * ```ts
@@ -178,7 +178,7 @@ export interface LockJson {
   readonly name: string;
   /** How the lock is held. */
   readonly mode: LockMode;
-  /** The owner token: a process that has it can adopt the lock. */
+  /** The owner token: a process that has it can adopt the lock. Empty if the lock was released before. */
   readonly token: string;
   /** The fencing token. */
   readonly fence: number;

@@ -8,7 +8,7 @@ import {
   checkWholeNumber,
   show,
 } from '../base/checks.js';
-import { argumentError } from '../base/errors.js';
+import { argumentError, LockLostError } from '../base/errors.js';
 import { fitLabel } from '../base/label.js';
 import { checkName } from '../base/names.js';
 import { clientOf } from '../base/tokens.js';
@@ -334,6 +334,10 @@ export function checkLockJson(lock: unknown): {
   const { name, token, fence, mode } = lock as LockJson;
   checkName(name);
   checkText(token, 'token');
+  if (token === '') {
+    const message = `cannot adopt lock "${name}": it was released before its toJSON() was called`;
+    throw new LockLostError(message, name, 'released');
+  }
   if (clientOf(token) === null) {
     const message = `token must be the token of a lock of holdfast, got ${show(token)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);

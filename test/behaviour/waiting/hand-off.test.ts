@@ -84,6 +84,25 @@ test('a lock whose token was read is never handed off', async () => {
   assert.equal(await successor.release(), true);
 });
 
+test('a released lock tells no token: its successor may own the lock with that', async () => {
+  const [owner, second] = await ownerWithSuccessors({}, {});
+  const before = handedOff();
+  assert.equal(await owner.release(), true);
+  const successor = (await second) as Lock;
+  assert.equal(handedOff(), before + 1);
+  const told = JSON.parse(JSON.stringify(owner));
+  assert.deepEqual([owner.token, told.token, told.fence], ['', '', owner.fence]);
+  const { requests } = locks.stats();
+  await assert.rejects(locks.adopt(told), {
+    code: 'ERR_LOCK_LOST',
+    reason: 'released',
+    message: /it was released before its toJSON\(\) was called/,
+  });
+  assert.equal(locks.stats().requests, requests);
+  assert.equal(successor.held, true);
+  assert.equal(await successor.release(), true);
+});
+
 test('maxHold counts for each owner, not from the grant', async () => {
   const maxHold = 1_500;
   const [first, ...others] = await ownerWithSuccessors({}, ...Array(4).fill({ maxHold }));
