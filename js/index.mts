@@ -28,6 +28,7 @@ export {
   type LockSnapshot,
   type LockStats,
   LockTimeoutError,
+  LockUnmarkedError,
   type LockTrace,
   type LockWarning,
   type LockWarningCode,

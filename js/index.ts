@@ -16,6 +16,7 @@ export {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
+  LockUnmarkedError,
   type QuorumServer,
   StaleFenceError,
 } from './base/errors.js';

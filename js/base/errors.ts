@@ -325,6 +325,39 @@ export class StaleFenceError extends LockError {
   }
 }
 
+/**
+ * The body of `runOnce` has ended well, but its slot may not be marked as done, so with `retry` another caller may run it
+ * again; or without `retry`, the slot is done, but the result of `keepResult` may not be kept. `cause` is the reason: no
+ * answer, a refusal, or a marker that was released by force.
+ *
+ * @example
+ * ```ts
+ * const options = { slot: '2026-01-31', retry: true }
+ * await locks.runOnce('invoices', options, async () => settle()).catch((error) => {
+ *   if (!(error instanceof LockUnmarkedError)) throw error
+ *   console.warn(error.message, error.slot, error.result)   // the work itself is done
+ * })
+ * ```
+ */
+export class LockUnmarkedError extends LockError {
+  declare readonly code: 'ERR_LOCK_UNMARKED';
+  /** The name of the slot. */
+  readonly slot: string;
+  /** What the body returned. */
+  readonly result: unknown;
+
+  /** Called by holdfast, and by tests of a service that handles the error. */
+  constructor(
+    message: string,
+    lock: string,
+    details: { readonly slot: string; readonly result?: unknown; readonly cause?: unknown },
+  ) {
+    super('ERR_LOCK_UNMARKED', message, lock, { cause: details.cause });
+    this.slot = details.slot;
+    this.result = details.result;
+  }
+}
+
 const CLASSES = {
   LockError: [LockError, 'ERR_LOCK'],
   LockClosedError: [LockClosedError, 'ERR_LOCK_CLOSED'],
@@ -334,6 +367,7 @@ const CLASSES = {
   LockQuorumError: [LockQuorumError, 'ERR_LOCK_QUORUM'],
   LockServerError: [LockServerError, 'ERR_LOCK_SERVER'],
   LockTimeoutError: [LockTimeoutError, 'ERR_LOCK_TIMEOUT'],
+  LockUnmarkedError: [LockUnmarkedError, 'ERR_LOCK_UNMARKED'],
   StaleFenceError: [StaleFenceError, 'ERR_LOCK_STALE_FENCE'],
 } as const;
 

@@ -8,6 +8,7 @@ import {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
+  LockUnmarkedError,
 } from '../base/errors.js';
 import { printable } from '../base/printable.js';
 import { asJson, paint } from './terminal.js';
@@ -70,6 +71,7 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof CliError) return error.exitCode;
   if (error instanceof LockTimeoutError) return Exit.Conflict;
   if (error instanceof LockLostError) return Exit.Lost;
+  if (error instanceof LockUnmarkedError) return exitCodeOf(error.cause);
   const unavailable = [LockConnectionError, LockQuorumError, LockServerError, LockLoadError];
   if (unavailable.some((kind) => error instanceof kind)) return Exit.Unavailable;
   return isArgumentError(error) ? Exit.Usage : Exit.Internal;

@@ -285,6 +285,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @throws The error of the body, before any other error.
    * @throws LockLostError if the lock was lost while the body ran, so that with `retry` the slot is not done;
    *   `result` is the body's value.
+   * @throws LockUnmarkedError if the body has ended well, but the slot or its result may not be marked: no answer came, or
+   *   the mark was refused or released; `result` is the body's value.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -313,8 +315,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       take: (name: string, request: AcquireRequest) =>
         this.#take(name, request, nested) as Promise<HeldLock | null>,
       takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
-      replace: (lock: HeldLock, value: string, ttl: number) =>
-        this.adoptAs(lock, value, { ttl, renew: false }) as Promise<HeldLock>,
+      replace: (
+        owner: Pick<LockJson, 'name' | 'token'>,
+        value: string,
+        terms: { ttl: number; leaveToExpire: boolean },
+      ) =>
+        this.adoptAs({ ...owner, mode: 'exclusive' }, value, {
+          ...terms,
+          renew: false,
+        }) as Promise<HeldLock>,
     };
     return runOnce<T>(this, manager, key, once, body);
   }
@@ -352,7 +361,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Takes a lock over under a token that the caller chooses, so that several locks can have one, or other processes know
-   * it. A lock that is not renewed is left to expire.
+   * it. By default a lock that is not renewed is left to expire.
    *
    * @param owner - The lock, and the value that it has now.
    * @param value - A token that no manager makes, and that is never used again.
@@ -361,13 +370,17 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   async adoptAs(
     { name, token, mode }: Pick<LockJson, 'name' | 'token' | 'mode'>,
     value: string,
-    { ttl, renew }: Pick<HoldOptions, 'ttl' | 'renew'>,
+    {
+      ttl,
+      renew,
+      leaveToExpire = !renew,
+    }: Pick<HoldOptions, 'ttl' | 'renew'> & { readonly leaveToExpire?: boolean },
   ): Promise<SharedHandle> {
     this.#check(name);
     checkTtl(ttl);
     const label = `${VALUE}${value}`;
     const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
-    const held = { ttl, renew, leaveToExpire: !renew, label, share };
+    const held = { ttl, renew, leaveToExpire, label, share, maxHold: Number.POSITIVE_INFINITY };
     const request = { ...this.#defaultRequest, ...held };
     const outcome = await this.#channel.submit(adoptOperation(name, token, request));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);

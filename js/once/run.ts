@@ -1,13 +1,14 @@
 /** Runs a body once per slot: a lock for the body, and a second one, left to expire, that marks the slot. */
 
+import { onAbort } from '../base/abort.js';
 import {
   argumentError,
   LockConnectionError,
-  LockLostError,
   LockTimeoutError,
+  LockUnmarkedError,
 } from '../base/errors.js';
-import type { HeldLock } from '../lock/held-lock.js';
-import type { Lock } from '../lock/lock.js';
+import { HeldLock } from '../lock/held-lock.js';
+import type { Lock, LockJson } from '../lock/lock.js';
 import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
 import { SHARE_EXCLUSIVE, WAIT_NEVER } from '../native/records.js';
 import { runUnder } from '../request/request.js';
@@ -22,12 +23,19 @@ export interface OnceManager {
   take(name: string, request: AcquireRequest): Promise<HeldLock | null>;
   /** Takes a lock that is free, or answers the value of the one that is held. */
   takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
-  /** Gives a lock another value, and a lease of `ttl` ms that is not renewed. */
-  replace(lock: HeldLock, value: string, ttl: number): Promise<HeldLock>;
+  /** Gives the lock `owner` another value, and a lease of `ttl` ms that is not renewed. */
+  replace(
+    owner: Pick<LockJson, 'name' | 'token'>,
+    value: string,
+    terms: { readonly ttl: number; readonly leaveToExpire: boolean },
+  ): Promise<HeldLock>;
 }
 
-/** Between the token of a marker and the result of its slot. No token has a space. */
-const BEFORE_RESULT = ' ';
+/** Between the token of a marker and the state of its slot: the JSON of the result, or `DONE`, which is no JSON. */
+const BEFORE_STATE = ' ';
+const DONE = 'done';
+/** How often a caller that waits for the end of a body without its lock looks whether the slot is done. */
+const MARKER_POLL_MS = 1_000;
 /** Every command about the marker carries its value, and Redis keeps it for as long as the slot is done. */
 const RESULT_BYTES_MAX = 65_536;
 
@@ -59,13 +67,15 @@ export async function runOnce<T>(
     const waited = performance.now() - called;
     const slot = slotOf(manager, key, once.slot, waited);
     if (lock === null) return { ran: false, slot, reason: 'running' };
-    const marker = await takeMarker(manager, markerOf(key, slot), once);
-    if (marker === null || typeof marker === 'string') {
+    const deadline = called + Math.max(0, once.request.wait);
+    const taken = await takeMarker(manager, markerOf(key, slot), once, deadline);
+    if (!(taken instanceof HeldLock)) {
       await lock.release();
-      return { ran: false, slot, reason: 'done', ...readResult<Awaited<T>>(marker ?? '') };
+      if (taken === null) return { ran: false, slot, reason: 'running' };
+      return { ran: false, slot, reason: 'done', ...(taken as { value?: Awaited<T> }) };
     }
-    const slotRun = { manager, lock, marker, once };
-    const run = () => runMarked(slotRun, () => body(lock, slot));
+    const marker = new Marker(manager, taken, once.keep);
+    const run = () => runMarked({ lock, slot, marker, once }, () => body(lock, slot));
     return { ran: true, slot, value: (await runUnder(owner, [lock], run)) as Awaited<T> };
   } catch (error) {
     await lock?.release().catch(() => {});
@@ -75,40 +85,98 @@ export async function runOnce<T>(
 
 /** A slot that runs. */
 interface SlotRun {
-  readonly manager: OnceManager;
   readonly lock: Lock;
-  readonly marker: HeldLock;
+  readonly slot: string;
+  readonly marker: Marker;
   readonly once: OnceRequest;
 }
 
 /** Runs the body, and marks the slot before or after it. A marker that is not left is free before the lock is. */
-async function runMarked<T>(
-  { manager, lock, marker, once }: SlotRun,
-  body: () => T,
-): Promise<Awaited<T>> {
-  const { retry, keep, keepResult } = once;
-  let isLeft = false;
-  // The server compares the marker's token, so a body that was overtaken marks nothing.
-  const mark = async (left: HeldLock) => {
-    await left.expireIn(keep);
-    isLeft = true;
-  };
-  const finish = async (value: unknown) => {
-    const json = keepResult ? jsonOf(lock.name, value) : undefined;
-    // The loss of the lock is reported when it is released.
-    if (!lock.held) return;
-    if (json !== undefined) {
-      await mark(await manager.replace(marker, `${marker.token}${BEFORE_RESULT}${json}`, keep));
-    } else if (retry) await mark(marker);
-  };
+async function runMarked<T>(run: SlotRun, body: () => T): Promise<Awaited<T>> {
+  const { lock, marker, once } = run;
+  // Without its lock the body marks nothing, so the slot is free for the next caller, who need not wait for its end.
+  const forget = once.retry ? onAbort(lock.signal, () => marker.release()) : undefined;
   try {
-    if (!retry) await mark(marker);
+    if (!once.retry) await marker.markBefore();
     const value = await body();
-    await finish(value).catch((error) => rethrow(error, value));
+    const json = once.keepResult ? jsonOf(lock.name, value) : undefined;
+    // The loss of the lock is reported when it is released.
+    if (lock.held && (once.retry || json !== undefined)) {
+      await marker.markAfter(json).catch((cause) => {
+        throw unmarked(run, value, cause);
+      });
+    }
     return value;
   } finally {
-    if (!isLeft) await marker.release().catch(() => {});
+    forget?.();
+    await marker.release();
   }
+}
+
+/** The lock that marks a slot. Its value tells whether a body runs, or the slot is done: a token has no space. */
+class Marker {
+  readonly #manager: OnceManager;
+  readonly #keep: number;
+  readonly #token: string;
+  #held: HeldLock;
+  #isLeft = false;
+
+  constructor(manager: OnceManager, held: HeldLock, keep: number) {
+    this.#manager = manager;
+    this.#keep = keep;
+    this.#token = held.token;
+    this.#held = held;
+  }
+
+  /** Marks the slot before its body. If that fails no body runs, so the mark is given back. */
+  async markBefore(): Promise<void> {
+    await this.#write(DONE, false);
+    await this.#held.expireIn(this.#keep);
+    this.#isLeft = true;
+  }
+
+  /** Marks the slot after its body. The server compares the value until then, so a body that was overtaken fails. */
+  async markAfter(json: string | undefined): Promise<void> {
+    await this.#write(json ?? DONE, true);
+    this.#isLeft = true;
+    // The server has it all: this only forgets the lease here.
+    await this.#held.expireIn(this.#keep).catch(() => {});
+  }
+
+  async #write(state: string, leaveToExpire: boolean): Promise<void> {
+    const owner = { name: this.#held.name, token: this.#isLeft ? this.#value(DONE) : this.#token };
+    const terms = { ttl: this.#keep, leaveToExpire };
+    this.#held = await this.#manager.replace(owner, this.#value(state), terms);
+  }
+
+  #value(state: string): string {
+    return `${this.#token}${BEFORE_STATE}${state}`;
+  }
+
+  /** Frees the slot unless it is marked. */
+  async release(): Promise<void> {
+    if (!this.#isLeft) await this.#held.release().catch(() => {});
+  }
+}
+
+/** What a marker says of a slot that is done: its result, if there is one. */
+type Mark = { readonly value?: unknown };
+
+/** Reads the value of a marker that is held; undefined if its body runs. */
+function readMark(marker: string): Mark | undefined {
+  const at = marker.indexOf(BEFORE_STATE);
+  if (at === -1) return undefined;
+  const state = marker.slice(at + 1);
+  return state === DONE ? {} : { value: JSON.parse(state) };
+}
+
+/** The error for a body that has ended well, and whose slot or result is not known to be kept. */
+function unmarked({ lock, slot, once }: SlotRun, value: unknown, cause: Error): Error {
+  const outcome = once.retry
+    ? 'but the slot may not be marked as done, so another caller may run it again'
+    : 'and the slot is done, but its result may not be kept for other callers';
+  const message = `the body of runOnce "${lock.name}" has ended well for the slot "${slot}", ${outcome}: ${cause.message}`;
+  return new LockUnmarkedError(message, lock.name, { slot, result: value, cause });
 }
 
 /** The JSON of a result; undefined for one that is `undefined`. */
@@ -130,26 +198,27 @@ function jsonOf(key: string, value: unknown): string | undefined {
   throw argumentError('ERR_OUT_OF_RANGE', message);
 }
 
-/** The result in the value of a marker, if there is one. */
-function readResult<T>(marker: string): { value: T } | undefined {
-  const at = marker.indexOf(BEFORE_RESULT);
-  return at === -1 ? undefined : { value: JSON.parse(marker.slice(at + 1)) as T };
-}
-
-/** Adds the value of the body to the loss of its marker. */
-function rethrow(error: unknown, value: unknown): never {
-  if (!(error instanceof LockLostError)) throw error;
-  throw new LockLostError(error.message, error.lock ?? '', error.reason, value);
-}
-
-/** Takes a marker. If it is held, answers its value if that may have a result, or else `null`. */
-function takeMarker(
+/**
+ * Takes a marker, or answers what it says of a slot that is done, or `null` if a body runs: one that has lost the lock,
+ * which is held here now. It frees the marker when it knows that, or its lease ends, so a caller with patience waits.
+ */
+async function takeMarker(
   manager: OnceManager,
   name: string,
   once: OnceRequest,
-): Promise<HeldLock | string | null> {
+  deadline: number,
+): Promise<HeldLock | Mark | null> {
   const request = requestOfMarker(once);
-  return once.keepResult ? manager.takeOrRead(name, request) : manager.take(name, request);
+  for (;;) {
+    const found = await manager.takeOrRead(name, request);
+    if (typeof found !== 'string') return found;
+    const mark = readMark(found);
+    if (mark !== undefined) return once.keepResult ? mark : {};
+    const wait = Math.ceil(Math.min(deadline - performance.now(), MARKER_POLL_MS));
+    if (wait <= 0) return null;
+    const taken = await takeInTime(manager, name, { ...request, wait });
+    if (taken !== null) return taken;
+  }
 }
 
 /** Takes the lock of the body, or answers `null` if another client holds it for longer than the caller waits. */

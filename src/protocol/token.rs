@@ -50,10 +50,14 @@ impl Token {
         Some(client)
     }
 
-    /// The token's number, if it is one of `client`.
+    /// The token's number, if it is one of `client`. A value that begins with a token, and goes on behind a space, is
+    /// another one, which its caller has chosen.
     #[must_use]
     pub fn number(&self, client: &str) -> Option<u64> {
         let rest = self.0.strip_prefix(TOKEN_PREFIX)?.strip_prefix(client)?.strip_prefix('.')?;
+        if rest.contains(' ') {
+            return None;
+        }
         rest.split('.').next()?.parse().ok()
     }
 
@@ -121,6 +125,7 @@ mod tests {
         assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
         assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));
         assert_eq!(Token::new("c0ffee", 7, "").number("c0ff"), None);
+        assert_eq!(Token::from_text("hf1.c0ffee.7.cron done").number("c0ffee"), None);
         for label in ["", "cron", "web-1.4711", "a.b~c_d"] {
             assert_eq!(Token::new("c0ffee", 7, label).label(), label);
         }

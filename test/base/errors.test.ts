@@ -10,6 +10,7 @@ const CODES = {
   LockLostError: 'ERR_LOCK_LOST',
   LockServerError: 'ERR_LOCK_SERVER',
   LockTimeoutError: 'ERR_LOCK_TIMEOUT',
+  LockUnmarkedError: 'ERR_LOCK_UNMARKED',
 } as const;
 
 type Name = keyof typeof CODES;

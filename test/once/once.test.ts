@@ -6,10 +6,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectTarget, LockManager } from '../support/holdfast.js';
 import { connect, holdfast } from '../support/holdfast.js';
 import { spawnProgram } from '../support/program.js';
+import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
-const { LockLostError } = holdfast;
+const { LockClosedError, LockConnectionError, LockLostError, LockUnmarkedError } = holdfast;
 const DONE = { ran: false, slot: 's', reason: 'done' } as const;
 const RUNNING = { ran: false, slot: 's', reason: 'running' } as const;
 
@@ -113,7 +114,10 @@ for (const kind of ['redis', 'memory'] as const) {
         return 7;
       });
       await assert.rejects(overtaken, (error) => {
-        assert.ok(error instanceof LockLostError);
+        assert.ok(error instanceof LockUnmarkedError);
+        assert.ok(error.cause instanceof LockLostError);
+        assert.deepEqual([error.lock, error.slot], ['job', 's']);
+        assert.match(error.message, /has ended well for the slot "s", but the slot may not be marked/);
         return error.result === 7;
       });
       const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
@@ -130,6 +134,73 @@ for (const kind of ['redis', 'memory'] as const) {
       await assert.rejects(robbed, LockLostError);
       const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
       assert.deepEqual(again, { ran: true, slot: 's', value: 8 });
+    });
+
+    for (const how of ['maxHold', 'a release by force'] as const) {
+      test(`with retry nobody is told that a slot is done whose body has lost its lock by ${how}`, async () => {
+        const [one, other] = await start();
+        const options = { slot: 's', retry: true };
+        const terms = how === 'maxHold' ? { ...options, maxHold: 200 } : options;
+        let [isRunning, isEnding] = [false, false];
+        const robbed = one.runOnce('job', terms, async () => {
+          isRunning = true;
+          await until(() => isEnding, 'the end of the body', 40_000);
+          throw new Error('broken');
+        });
+        robbed.catch(() => {});
+        await until(() => isRunning, 'the body');
+        if (how !== 'maxHold') await other.forceRelease('job');
+        // It waits until the first process knows of the loss, and not until its body has ended.
+        const next = await other.runOnce('job', { ...options, wait: 30_000 }, () => 8);
+        assert.deepEqual(next, { ran: true, slot: 's', value: 8 });
+        isEnding = true;
+        await assert.rejects(robbed, /broken/);
+        assert.deepEqual(await one.runOnce('job', options, () => 9), DONE);
+      });
+    }
+
+    test('a body that runs without its lock keeps the others from the slot while its manager does not know', async () => {
+      const [one, other] = await start();
+      // The marker of such a body: what a failover of the lock alone leaves.
+      const marker = await one.acquire('job@s');
+      for (const options of [{}, { retry: true }, { keepResult: true }, { wait: 300 }]) {
+        const told = await other.runOnce('job', { slot: 's', ...options }, () => 1);
+        assert.deepEqual(told, RUNNING);
+      }
+      const waiting = other.runOnce('job', { slot: 's', wait: 30_000 }, () => 2);
+      await until(() => other.stats().waiting === 1, 'the other to wait');
+      await marker.release();
+      assert.deepEqual(await waiting, { ran: true, slot: 's', value: 2 });
+    });
+
+    test('when the marker fails, neither it nor the lock is held, and the job can run again', async () => {
+      const [one, other] = await start();
+      if (kind === 'memory') return;
+      await server.admin.lpush('lock:job@s', 'no lock');
+      const options = { slot: 's', wait: 30_000 };
+      await assert.rejects(
+        one.runOnce('job', options, () => assert.fail()),
+        { code: 'ERR_LOCK_SERVER' },
+      );
+      assert.equal(await server.admin.exists('lock:job'), 0);
+      await server.admin.del('lock:job@s');
+      assert.ok((await other.runOnce('job', options, () => 1)).ran);
+    });
+
+    test('the slot is that of the call, however long it waits', async () => {
+      const [one, other] = await start();
+      const every = 500;
+      const slots = new Set<string>();
+      const held = await other.acquire('job');
+      const first = one.runOnce('job', { every, wait: 30_000 }, (_, slot) => slots.add(slot));
+      const second = one.runOnce('job', { every, wait: 30_000 }, (_, slot) => slots.add(slot));
+      const [called, asked] = [Date.now(), performance.now()];
+      await until(() => performance.now() - asked > 3 * every, 'three slots to pass');
+      await held.release();
+      for (const { slot } of await Promise.all([first, second])) {
+        // By the clock of this machine, which is the server's.
+        assert.ok(Math.abs(Date.parse(slot) - called) <= every, `${slot}, called at ${called}`);
+      }
     });
 
     test('a done slot outlives its manager, burdens none, and ends', async () => {
@@ -233,7 +304,10 @@ for (const kind of ['redis', 'memory'] as const) {
         return 7;
       });
       await assert.rejects(overtaken, (error) => {
-        assert.ok(error instanceof LockLostError);
+        assert.ok(error instanceof LockUnmarkedError);
+        assert.ok(error.cause instanceof LockLostError);
+        assert.deepEqual([error.lock, error.slot], ['job', 's']);
+        assert.match(error.message, /has ended well for the slot "s", but the slot may not be marked/);
         return error.result === 7;
       });
       assert.ok((await other.runOnce('job', options, () => 8)).ran);
@@ -252,14 +326,15 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.ok(Math.abs(Date.parse(result.slot) - now) <= 310_000, result.slot);
       const again = await other.runOnce('job', { every: 600_000 }, () => 1);
       if (again.slot === result.slot) assert.ok(!again.ran);
-      const [begin, slots] = [performance.now(), new Set<string>()];
+      const slots = new Set<string>();
+      // However late a call is: a slot of the same length as an earlier one is run once, and new ones follow.
       while (slots.size < 3) {
-        const { ran, slot } = await other.runOnce('tick', { every: 200 }, () => 1);
+        const { ran, slot } = await other.runOnce('tick', { every: 200, keep: 60_000 }, () => 1);
         assert.equal(ran, !slots.has(slot), slot);
+        assert.equal(Date.parse(slot) % 200, 0);
         slots.add(slot);
         await sleep(20);
       }
-      assert.ok(performance.now() - begin >= 200);
     });
 
     test('wrong arguments are refused, and nothing is sent', async () => {
@@ -294,6 +369,83 @@ for (const kind of ['redis', 'memory'] as const) {
     });
   });
 }
+
+describe('a mark that is lost on its way', () => {
+  for (const options of [
+    { keepResult: true },
+    { retry: true, keepResult: true },
+    { retry: true },
+  ]) {
+    test(`keeps the slot done if the server has it: ${JSON.stringify(options)}`, async (t) => {
+      const proxy = await FaultProxy.start(server.port);
+      t.after(() => proxy.stop());
+      const one = await connect(proxy.url, { commandTimeout: 500 });
+      const other = await open(server.url);
+      await one.runOnce('warm', { slot: 's', ...options }, () => 1);
+      const run = one.runOnce('job', { slot: 's', ...options }, () => {
+        proxy.loseReplies = true;
+        return 'paid';
+      });
+      await assert.rejects(run, (error) => {
+        assert.ok(error instanceof LockUnmarkedError);
+        assert.ok(error.cause instanceof LockConnectionError);
+        return error.result === 'paid';
+      });
+      proxy.loseReplies = false;
+      proxy.cut();
+      // What it would release, it releases before it closes.
+      await one.close();
+      const told = await other.runOnce('job', { slot: 's', ...options }, () => assert.fail());
+      assert.deepEqual(told, { ...DONE, ...(options.keepResult ? { value: 'paid' } : {}) });
+    });
+  }
+
+  test('a close that overtakes it gives nothing back', async (t) => {
+    const proxy = await FaultProxy.start(server.port);
+    t.after(() => proxy.stop());
+    const one = await connect(proxy.url);
+    const other = await open(server.url);
+    const options = { slot: 's', keepResult: true };
+    await one.runOnce('warm', options, () => 1);
+    const run = one.runOnce('job', options, () => {
+      proxy.loseReplies = true;
+      return 'paid';
+    });
+    const refused = assert.rejects(run, (error) => {
+      assert.ok(error instanceof LockUnmarkedError);
+      return error.cause instanceof LockClosedError;
+    });
+    await until(async () => / "paid"$/.test(`${await server.admin.get('lock:job@s')}`), 'the mark');
+    const closed = one.close();
+    await refused;
+    proxy.loseReplies = false;
+    proxy.cut();
+    await closed;
+    const told = await other.runOnce('job', options, () => assert.fail());
+    assert.deepEqual(told, { ...DONE, value: 'paid' });
+  });
+
+  test('before the body, it is given back: the job has not run', async (t) => {
+    const proxy = await FaultProxy.start(server.port);
+    t.after(() => proxy.stop());
+    const one = await connect(proxy.url, { commandTimeout: 500 });
+    const other = await open(server.url);
+    await one.runOnce('warm', { slot: 's' }, () => 1);
+    proxy.onRequest = (chunk) => {
+      proxy.loseReplies ||= chunk.includes(' done');
+    };
+    await assert.rejects(
+      one.runOnce('job', { slot: 's' }, () => assert.fail()),
+      LockConnectionError,
+    );
+    assert.match(`${await server.admin.get('lock:job@s')}`, / done$/);
+    proxy.onRequest = undefined;
+    proxy.loseReplies = false;
+    proxy.cut();
+    await one.close();
+    assert.ok((await other.runOnce('job', { slot: 's' }, () => 1)).ran);
+  });
+});
 
 describe('a process that crashes in the body', () => {
   for (const retry of [false, true]) {
