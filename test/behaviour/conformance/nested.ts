@@ -201,6 +201,23 @@ export const NESTING: Behaviours = {
     assert.deepEqual([code, result], ['ERR_LOCK_LOST', 'inner']);
   },
 
+  'reentrant: a lock that was lost is not shared, but acquired anew': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lost = a.request('x', { maxHold: 500 }, async (outer) => {
+      await aborted(outer);
+      const theirs = await b.acquire('x');
+      const nested = a.request('x', { ...AGAIN, wait: 30_000 }, (inner) => {
+        assert.equal(inner.held, true);
+        assert.ok(inner.fence > theirs.fence);
+        return inner.fence;
+      });
+      await until(() => a.stats().waiting === 1, 'the nested request to wait');
+      await theirs.release();
+      assert.ok((await nested) > outer.fence);
+    });
+    await assert.rejects(lost, { code: 'ERR_LOCK_LOST', reason: 'maxHold' });
+  },
+
   'reentrant: one of several names, and several of which one is held': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     await a.request(['x', 'y'], async (set) => {
