@@ -164,7 +164,7 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly limit?: number | undefined;
   /**
    * Only with `renew: false`: a lock that was not released stays held until its lease ends, even if the manager is
-   * closed or the process ends before. The end of its lease is then not a loss. For work that one of many processes may
+   * closed, the process ends or `maxHold` is over before. The end of its lease is then not a loss. For work that one of many processes may
    * do once per `ttl`. By default the end of the manager releases the lock.
    *
    * @default false

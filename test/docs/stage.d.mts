@@ -24,6 +24,7 @@ declare global {
   const LockQuorumError: typeof holdfast.LockQuorumError;
   const LockServerError: typeof holdfast.LockServerError;
   const LockTimeoutError: typeof holdfast.LockTimeoutError;
+  const LockUnmarkedError: typeof holdfast.LockUnmarkedError;
   const StaleFenceError: typeof holdfast.StaleFenceError;
   function somebodyWaits(name: string): Promise<void>;
   function finish(...work: unknown[]): Promise<void>;
