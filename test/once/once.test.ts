@@ -117,7 +117,10 @@ for (const kind of ['redis', 'memory'] as const) {
         assert.ok(error instanceof LockUnmarkedError);
         assert.ok(error.cause instanceof LockLostError);
         assert.deepEqual([error.lock, error.slot], ['job', 's']);
-        assert.match(error.message, /has ended well for the slot "s", but the slot may not be marked/);
+        assert.match(
+          error.message,
+          /has ended well for the slot "s", but the slot may not be marked/,
+        );
         return error.result === 7;
       });
       const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
@@ -307,7 +310,10 @@ for (const kind of ['redis', 'memory'] as const) {
         assert.ok(error instanceof LockUnmarkedError);
         assert.ok(error.cause instanceof LockLostError);
         assert.deepEqual([error.lock, error.slot], ['job', 's']);
-        assert.match(error.message, /has ended well for the slot "s", but the slot may not be marked/);
+        assert.match(
+          error.message,
+          /has ended well for the slot "s", but the slot may not be marked/,
+        );
         return error.result === 7;
       });
       assert.ok((await other.runOnce('job', options, () => 8)).ran);

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type * as Drop from 'holdfast/redis-semaphore';
 import { LockConnectionError } from 'holdfast';
+import type * as Drop from 'holdfast/redis-semaphore';
 import { Redis } from 'ioredis';
 import { spawnProgram } from '../support/program.js';
 import { FaultProxy } from '../support/proxy.js';
