@@ -132,6 +132,7 @@ function channelOptions(
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
     commandTimeout: checked.commandTimeout,
+    lingerMax: checked.lingerMax,
     ...pollingOptions(checked.besideOldCode),
     ...(checked.replicas === undefined
       ? {}

@@ -5,6 +5,7 @@ import { argumentError } from '../base/errors.js';
 import { defaultLabel, fitLabel } from '../base/label.js';
 import {
   checkHold,
+  checkLinger,
   checkWait,
   type LockDefaults,
   TTL_MS_MAX,
@@ -52,6 +53,20 @@ export interface ConnectOptions {
    * @default Infinity
    */
   readonly maxHold?: number | undefined;
+  /**
+   * How long locks that are acquired without a `linger` are kept for the next caller of this manager once they were
+   * released, in whole ms up to a third of `ttl`.
+   *
+   * @default 0
+   */
+  readonly linger?: number | undefined;
+  /**
+   * How many locks are kept like that at a time, a whole number from 0. If there are more, the one that was released first
+   * is released at the server.
+   *
+   * @default 10000
+   */
+  readonly lingerMax?: number | undefined;
   /**
    * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
    * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and
@@ -172,6 +187,7 @@ export interface BesideOldCode {
 const TIMEOUT_MS_MAX = 600_000;
 const SERVER_TIMEOUT_MS_MAX = 10_000;
 const REPLICAS_MAX = 1000;
+const LINGERING_MAX = 1_000_000;
 
 /** @internal */
 export interface Defaults extends LockDefaults {
@@ -179,6 +195,7 @@ export interface Defaults extends LockDefaults {
   readonly connectTimeout: number;
   readonly clientName: string;
   readonly serverTimeout: number;
+  readonly lingerMax: number;
 }
 
 const DEFAULTS: Omit<Defaults, 'label'> = {
@@ -188,6 +205,8 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
   renew: true,
   maxHold: Number.POSITIVE_INFINITY,
   stallTimeout: 30_000,
+  linger: 0,
+  lingerMax: 10_000,
   commandTimeout: 2_000,
   connectTimeout: 5_000,
   clientName: 'holdfast',
@@ -200,6 +219,8 @@ const CONNECT_OPTIONS = [
   'commandTimeout',
   'connectTimeout',
   'label',
+  'linger',
+  'lingerMax',
   'longestLease',
   'maxHold',
   'serverTimeout',
@@ -223,6 +244,8 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);
+  checkLinger(checked.linger, checked.ttl);
+  checkWhole(checked.lingerMax, 'options.lingerMax', 0, LINGERING_MAX);
   checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
   checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {

@@ -170,6 +170,15 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default false
    */
   readonly leaveToExpire?: boolean | undefined;
+  /**
+   * How long the manager keeps the lock for its own next caller once it was released and no caller here waits, in whole ms
+   * up to a third of `ttl`: that caller gets it without asking the server, with a fence of its own. Whoever waits elsewhere
+   * waits for so much longer at most, and `tryAcquire` elsewhere finds the lock held. For a lock that one process takes
+   * again and again. No effect with `mode: 'shared'`, `renew: false`, on a quorum, or if the lock's `token` was read.
+   *
+   * @default the `linger` of `connect`, up to a third of `ttl`
+   */
+  readonly linger?: number | undefined;
 }
 
 /**
@@ -231,6 +240,8 @@ export const TTL_MS_MIN = 50;
  * @internal
  */
 export const TTL_MS_MAX = 9_000_000_000_000_000;
+/** A third of the lease is over when it is renewed. */
+const LINGER_PART = 3;
 const COUNT_MAX = 100_000;
 const OWNERS_MAX = 10_000;
 
@@ -256,6 +267,7 @@ export interface LockDefaults extends HoldOptions {
   readonly prefix: string;
   readonly label: string;
   readonly wait: number;
+  readonly linger: number;
 }
 
 /** A caller's request, with every default filled in. @internal */
@@ -271,12 +283,14 @@ export interface AcquireRequest extends HoldOptions {
   readonly set?: SetCall;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
+  /** How long the manager keeps the lock for its next caller, in ms. */
+  readonly linger: number;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
   readonly origin: string | undefined;
 }
 
 const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'leaveToExpire', 'limit', 'mode'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'leaveToExpire', 'limit', 'linger', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
@@ -417,9 +431,11 @@ function fillHolding(
     const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+  const linger = given.linger ?? Math.min(defaults.linger, Math.floor(ttl / LINGER_PART));
+  checkLinger(linger, ttl);
   const share = checkShare(given);
   // Not the object that was checked: with that one V8 (Node 20) took 5 µs for the copy, instead of 0.1.
-  const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire };
+  const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire, linger };
   return {
     ...hold,
     label,
@@ -429,6 +445,11 @@ function fillHolding(
     reentrant,
     origin: undefined,
   };
+}
+
+/** @internal */
+export function checkLinger(linger: unknown, ttl: number): void {
+  checkWhole(linger, 'linger', 0, Math.floor(ttl / LINGER_PART));
 }
 
 function checkLabel(label: unknown): string {

@@ -3,7 +3,7 @@
 import type { NativeChannel } from '../native/channel.js';
 
 /**
- * Counters since `connect`, except `held`, `waiting`, `oldestHold` and `servers`, which are current values.
+ * Counters since `connect`, except `held`, `lingering`, `waiting`, `oldestHold` and `servers`, which are current values.
  *
  * @example
  * ```ts
@@ -12,8 +12,10 @@ import type { NativeChannel } from '../native/channel.js';
  * ```
  */
 export interface LockStats {
-  /** Locks that this manager holds. */
+  /** Locks that callers of this manager hold. */
   readonly held: number;
+  /** Locks that no caller holds any more, which the manager keeps for its next callers; see `linger`. */
+  readonly lingering: number;
   /** Acquires that have not ended. */
   readonly waiting: number;
   /** Locks acquired. */

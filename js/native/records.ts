@@ -36,6 +36,8 @@ interface HoldNumbers {
   readonly stallTimeout: number;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
+  /** How long the lock is kept for its next caller here. */
+  readonly linger: number;
 }
 
 /** `wait` is in ms, `WAIT_NEVER` or `WAIT_STEAL`; `share` is one of the sentinels, or the limit. */
@@ -67,10 +69,11 @@ export class AcquireOperation implements Operation {
   ) {}
 
   addTo(batch: OperationBatch, entry: number): void {
-    const { ttl, wait, share, maxHold, renew, leaveToExpire, label } = this.request;
+    const { ttl, wait, share, maxHold, renew, leaveToExpire, linger, label } = this.request;
     const stall = stallLimit(this.request);
     // One by one: this is the most frequent operation.
-    batch.add(entry, OpKind.Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire);
+    const { Acquire } = OpKind;
+    batch.add(entry, Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire, linger);
     batch.addString(this.name);
     batch.addLabel(label);
   }
@@ -82,7 +85,7 @@ class OtherOperation implements Operation {
   readonly #numbers: readonly number[];
   readonly #strings: readonly string[];
 
-  /** `numbers`: seven at most; missing ones are 0. */
+  /** `numbers`: eight at most; missing ones are 0. */
   constructor(kind: number, numbers: readonly number[], strings = NO_STRINGS) {
     this.#kind = kind;
     this.#numbers = numbers;
@@ -176,8 +179,8 @@ export function addRelease(
 }
 
 function holdNumbers(hold: HoldNumbers): number[] {
-  const { maxHold, renew, leaveToExpire } = hold;
-  return [maxHold, stallLimit(hold), Number(renew), Number(leaveToExpire)];
+  const { maxHold, renew, leaveToExpire, linger } = hold;
+  return [maxHold, stallLimit(hold), Number(renew), Number(leaveToExpire), linger];
 }
 
 /** A stall limit that never ends is longer than any process lives. */
@@ -205,7 +208,7 @@ export class OperationBatch {
   }
 
   /** Adds an operation. Its strings follow. */
-  add(entry: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0): void {
+  add(entry: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
     this.#count += 1;
@@ -218,6 +221,7 @@ export class OperationBatch {
     all[at + 6] = e;
     all[at + 7] = f;
     all[at + 8] = g;
+    all[at + 9] = h;
   }
 
   addString(string: string): void {

@@ -254,6 +254,7 @@ function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
     share: SHARE_EXCLUSIVE,
     reentrant: false,
     leaveToExpire: false,
+    linger: 0,
   };
 }
 

@@ -67,6 +67,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
         confirm: false,
         quorum: false,
         polling: None,
+        linger_max: 10_000,
     };
     Handle::start(config, endpoint, Arc::clone(caller), Reader::Keeper).unwrap()
 }
@@ -78,7 +79,13 @@ fn acquire(renew: bool) -> Command {
         ttl: if renew { Duration::from_millis(300) } else { HANG },
         wait: Wait::Never,
         label: Arc::default(),
-        hold: Hold { renew, leave_to_expire: false, max_hold: None, stall_timeout },
+        hold: Hold {
+            renew,
+            leave_to_expire: false,
+            max_hold: None,
+            stall_timeout,
+            linger: Duration::ZERO,
+        },
         mode: Mode::Exclusive,
     }
 }

@@ -63,6 +63,7 @@ fn config(choice: u8) -> Config {
         quorum: choice & 8 != 0,
         polling: (choice & 16 != 0)
             .then_some(Polling { least: PATIENCE / 20, most: PATIENCE / 10 }),
+        linger_max: usize::from(choice & 32 != 0),
     }
 }
 
@@ -98,6 +99,7 @@ fn acquire(name: &str, wait: Wait) -> Command {
         leave_to_expire: false,
         max_hold: None,
         stall_timeout: Duration::from_secs(30),
+        linger: PATIENCE / 10,
     };
     let (name, label, ttl) = (name.to_owned(), Arc::default(), Duration::from_millis(60));
     Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }

@@ -86,6 +86,7 @@ impl Scene {
             polling: bytes
                 .flag()
                 .then_some(Polling { least: Duration::ZERO, most: Duration::from_millis(300) }),
+            linger_max: bytes.below(3),
         };
         let seed = bytes.byte().into();
         let quorum = config.quorum;
@@ -353,6 +354,7 @@ fn hold(bytes: &mut Bytes<'_>) -> Hold {
         leave_to_expire: !renew,
         max_hold: bytes.flag().then(|| duration(bytes)),
         stall_timeout: duration(bytes),
+        linger: if bytes.flag() { duration(bytes) } else { Duration::ZERO },
     }
 }
 

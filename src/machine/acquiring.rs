@@ -10,6 +10,9 @@ use crate::protocol::{Held, LockKeys, NodeId, OpId, TokenId};
 
 impl Machine {
     pub(super) fn acquire(&mut self, op: OpId, mut request: AcquireRequest) {
+        if self.takes_idle_lock(op, &request) {
+            return;
+        }
         if request.is_queued() {
             let keys = request.keys.clone();
             self.queues.insert(&mut self.context, op, request);
@@ -60,7 +63,7 @@ impl Machine {
             waited.and_then(|at| servers.position_of(context, keys, at)),
         );
         if !entry.mode.is_shared() {
-            entry.block = self.queues.block(keys);
+            entry.block = entry.block.max(self.queues.block(keys));
             // The lock is held. A shared one may have room for one more.
             if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
                 let holder = Leases::token_of(context, held).to_string();

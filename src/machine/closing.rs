@@ -19,7 +19,7 @@ impl Machine {
         for id in in_order(&self.undecided) {
             // Closing ends all handoffs.
             if let Some(caller) = self.undecided.remove(&id) {
-                self.release_at_server(id, caller, None);
+                self.release_at_server(id, Some(caller), None);
             }
         }
         for op in self.queues.ops() {

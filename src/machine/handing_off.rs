@@ -12,6 +12,7 @@ use super::queue_entry::{Beneficiary, Entry, Granted, Step};
 use super::release::Successor;
 use super::request::{CallError, Finished};
 use super::timers::Owner;
+use super::wait_queue::AcquireRequest;
 use super::{Leaving, Machine};
 use crate::protocol::{LeaseId, Mode, Mono, OpId, Reply, TokenId, valid_until};
 
@@ -24,10 +25,11 @@ impl Machine {
         };
         let id = lease.token_id();
         let caller = (op, self.context.now + self.context.config.command_timeout);
-        // Unless somebody waits here, there is no handoff to consider.
-        if exported || !self.queues.has(&held.keys) {
-            self.release_at_server(id, caller, None);
-        } else if (self.is_unanswered(held) && self.next_owner(held).is_some())
+        let lingers = self.lingers(held);
+        // Unless somebody waits here, or is to find it here, there is no handoff to consider.
+        if exported || !(lingers || self.queues.has(&held.keys)) {
+            self.release_at_server(id, Some(caller), None);
+        } else if (self.is_unanswered(held) && (lingers || self.next_owner(held).is_some()))
             || self.keeps_a_position(held)
         {
             self.undecided.insert(id, caller);
@@ -40,7 +42,7 @@ impl Machine {
     }
 
     /// Whether a renewal, a claim or an extension is under way, whose answer may deny that the lock is held.
-    fn is_unanswered(&self, held: &Lease) -> bool {
+    pub(super) fn is_unanswered(&self, held: &Lease) -> bool {
         self.servers.is_open(Owner::Renewal(held.id.token_id()))
             || self.extensions_of(held.id).next().is_some()
     }
@@ -61,7 +63,7 @@ impl Machine {
     fn may_get_handoffs(&self, held: &Lease) -> bool {
         held.budget.is_spent(self.context.now)
             && self.servers.is_open(Owner::Reservation(held.id.token_id()))
-            && self.fitting_owner(held).is_some()
+            && (self.lingers(held) || self.fitting_owner(held).is_some())
     }
 
     /// The caller here that may get the whole lock from its owner without the server.
@@ -72,7 +74,11 @@ impl Machine {
     /// The caller here that may get the whole lock from its owner, if there are handoffs left.
     fn fitting_owner(&self, held: &Lease) -> Option<OpId> {
         let op = self.queues.first(&held.keys)?;
-        let next = self.queues.get(op)?;
+        self.queues.get(op).filter(|next| self.fits(held, next)).map(|_| op)
+    }
+
+    /// Whether a lock may get another owner here without the server, on the terms of that one's request.
+    pub(super) fn fits(&self, held: &Lease, next: &AcquireRequest) -> bool {
         let server = self.servers.of(&held.keys);
         // Fences reserved under another replication id may be smaller than those issued since.
         let known = server.connection.is_up()
@@ -83,7 +89,7 @@ impl Machine {
         // open request is answered, the rest is unknown.
         let left = held.until.since(self.context.now);
         let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
-        (known && whole && fits && next.hold.renew).then_some(op)
+        known && whole && fits && next.hold.renew
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.
@@ -103,23 +109,36 @@ impl Machine {
         if self.hand_off(lease) {
             return self.context.complete(caller.0, Outcome::Done);
         }
+        if self.leases.hold_of(lease).is_some_and(|held| self.may_linger(held)) {
+            self.begin_idling(lease);
+            return self.context.complete(caller.0, Outcome::Done);
+        }
         let successor = self.successor(lease.token_id());
-        self.release_at_server(lease.token_id(), caller, successor);
+        self.release_at_server(lease.token_id(), Some(caller), successor);
     }
 
     /// Hands the whole lock off to the next caller here. False if it must be released at the server.
     fn hand_off(&mut self, lease: LeaseId) -> bool {
-        let Some(held) = self.leases.hold_of(lease) else { return false };
-        if self.is_unanswered(held) || !held.is_confirmed(self.context.now) {
+        let Some(held) = self.leases.hold_of(lease).filter(|held| self.is_sure(held)) else {
             return false;
-        }
+        };
         let Some(op) = self.next_owner(held) else { return false };
         let Some(next) = self.queues.remove(&mut self.context, op) else { return false };
         self.end_extensions_of(lease);
-        let (context, id) = (&mut self.context, lease.token_id());
-        let Some(held) = self.leases.hand_off(context, id, next.ttl, next.hold) else {
-            return false;
-        };
+        self.leases.end_hold(&mut self.context, lease.token_id());
+        self.pass_on(lease.token_id(), op, &next);
+        true
+    }
+
+    /// Whether the server has confirmed a lease lately, and no answer under way may deny it.
+    pub(super) fn is_sure(&self, held: &Lease) -> bool {
+        !self.is_unanswered(held) && held.is_confirmed(self.context.now)
+    }
+
+    /// The next caller here has the lock, without the server.
+    pub(super) fn pass_on(&mut self, id: TokenId, op: OpId, next: &AcquireRequest) {
+        let context = &mut self.context;
+        let Some(held) = self.leases.hand_off(context, id, next.ttl, next.hold) else { return };
         let label = context::other_label(&held.label, &next.label);
         context.stats.acquired += 1;
         context.stats.handed_off += 1;
@@ -127,7 +146,6 @@ impl Machine {
         context.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
         self.reserve_handoffs(id);
-        true
     }
 
     /// A request for more handoffs was answered, or never will be.
@@ -158,7 +176,7 @@ impl Machine {
         {
             return None;
         }
-        let budget = held.budget.next();
+        let budget = held.budget.next(true);
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(context, Beneficiary::Queue);
         (entry.budget, entry.max_ttl) = (Some(budget), entry.ttl);

@@ -15,8 +15,13 @@ pub(super) const BLOCK_MAX: u8 = 16;
 /// How often a lock is handed off while another manager may wait. Each handoff of a whole lock needs a reserved fence.
 const HANDOFFS_MAX: u8 = BLOCK_MAX - 1;
 
-/// How many handoffs are left when more are asked for: so many are done while the answer is on its way.
+/// How many handoffs are left when more are asked for, or half of the last block if that is more: so many are done while
+/// the answer is on its way.
 const ASK_AT: u8 = 7;
+
+/// The fences that a lock that lingers reserves once a caller has had to wait for more: the network takes longer than all
+/// handoffs of a small block.
+const LINGERING_BLOCK: u8 = u8::MAX;
 
 /// How often a process may hand off a lock, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +42,8 @@ impl HandoffBudget {
         Self { left, until: now + ttl / 2 }
     }
 
-    /// After a request at `sent`, when no other manager waited, and `used` handoffs since. `most`: the fences and the
-    /// numbers of holds that are there for more.
-    pub(super) fn renewed(sent: Mono, ttl: Duration, used: u64, most: u64) -> Self {
-        let left = u64::from(HANDOFFS_MAX).saturating_sub(used).min(most);
+    /// After a request at `sent`, when no other manager waited: `left` handoffs.
+    fn renewed(sent: Mono, ttl: Duration, left: u64) -> Self {
         Self { left: u8::try_from(left).unwrap_or(0), until: sent + ttl / 2 }
     }
 
@@ -53,8 +56,14 @@ impl HandoffBudget {
         self.left == 0 || self.until <= now
     }
 
-    pub(super) const fn next(self) -> Self {
-        Self { left: self.left - 1, ..self }
+    /// After one more handoff. `counted`: each one takes another manager's turn now.
+    pub(super) fn next(self, counted: bool) -> Self {
+        let left = if counted { self.left.min(HANDOFFS_MAX) } else { self.left };
+        Self { left: left - 1, ..self }
+    }
+
+    pub(super) const fn until(self) -> Mono {
+        self.until
     }
 
     /// As before the last handoff, which does not count.
@@ -76,11 +85,14 @@ pub(super) struct Reservation {
     late: bool,
     /// No more is asked for: another manager waits for the lock, or the server does not do it.
     over: bool,
+    /// Until then handoffs are not counted, since whoever waits elsewhere would wait as long for a lock that lingers.
+    uncounted_until: Mono,
 }
 
 impl Reservation {
     pub(super) const fn new(asked: LeaseId, block: u8) -> Self {
-        Self { asked, block, first: None, late: false, over: false }
+        let uncounted_until = Mono::from_micros(0);
+        Self { asked, block, first: None, late: false, over: false, uncounted_until }
     }
 
     /// Whether a lease whose budget has this much left asks for more handoffs. If a caller had to wait for the last answer,
@@ -88,8 +100,15 @@ impl Reservation {
     pub(super) fn is_due(last: Option<&Self>, held: LeaseId, left: u8) -> bool {
         let is_over = last.is_some_and(|last| last.over);
         let is_late = last.is_some_and(|last| last.late);
-        let is_low = left <= if is_late { HANDOFFS_MAX } else { ASK_AT };
+        let half = last.map_or(0, |last| (last.block - 1) / 2);
+        let is_low = left <= half.max(if is_late { HANDOFFS_MAX } else { ASK_AT });
         !is_over && is_low && held.followers() > u64::from(left)
+    }
+
+    /// How many fences the next request of a lock that lingers asks for.
+    pub(super) fn lingering_block(last: Option<&Self>) -> u8 {
+        let is_short = last.is_some_and(|last| last.late || last.block > BLOCK_MAX);
+        if is_short { LINGERING_BLOCK } else { BLOCK_MAX }
     }
 
     /// A release waits for the answer.
@@ -102,17 +121,31 @@ impl Reservation {
         self.over = true;
     }
 
+    /// Whether no more than the present budget is to be had.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// The fences from `first` on are reserved for the lease whose hold is `held`, and no other manager waited at `sent`.
+    /// `linger`: for how long the lock is kept when it has no caller.
     pub(super) fn renew(
         &mut self,
         held: LeaseId,
         sent: Mono,
         ttl: Duration,
         first: u64,
+        linger: Option<Duration>,
     ) -> HandoffBudget {
         self.first = Some(first);
         let most = held.followers().min(self.block.into());
-        HandoffBudget::renewed(sent, ttl, held.handoffs_since(self.asked), most)
+        let counted = u64::from(HANDOFFS_MAX).saturating_sub(held.handoffs_since(self.asked));
+        self.uncounted_until = linger.map_or(Mono::default(), |linger| sent + linger);
+        HandoffBudget::renewed(sent, ttl, if linger.is_some() { most } else { counted.min(most) })
+    }
+
+    /// Whether a handoff at `now` is one of the few that may take another manager's turn.
+    pub(super) fn counts(&self, now: Mono) -> bool {
+        self.uncounted_until <= now
     }
 
     /// The fence of the next hold, if it is the first of a new block.

@@ -35,6 +35,8 @@ pub struct Config {
     /// Whether callers wait for a whole lock as old code does, which polls: without the queue, so that old code gets its
     /// share of the lock.
     pub polling: Option<Polling>,
+    /// The most locks that are kept for their next callers.
+    pub linger_max: usize,
 }
 
 /// The pause between two polls of a caller: random, between these two.
@@ -57,6 +59,8 @@ pub struct Hold {
     pub max_hold: Option<Duration>,
     /// How long JavaScript may show no sign of life before renewal pauses.
     pub stall_timeout: Duration,
+    /// How long the manager keeps a whole lock for its next caller when this one has released it, and nobody here waits.
+    pub linger: Duration,
 }
 
 /// Why a lease ended.

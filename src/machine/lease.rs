@@ -13,6 +13,7 @@ use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::{Effect, Hold, LossReason};
+use super::lingering::Lingering;
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
@@ -127,7 +128,7 @@ impl Lease {
 
     /// Begins the hold of a caller, on its terms.
     fn begin_hold(&mut self, now: Mono, hold: Hold) {
-        let Hold { renew, leave_to_expire, max_hold, stall_timeout } = hold;
+        let Hold { renew, leave_to_expire, max_hold, stall_timeout, linger: _ } = hold;
         (self.renew, self.leave_to_expire) = (renew, leave_to_expire);
         self.stall_timeout_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
         self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
@@ -139,8 +140,11 @@ impl Lease {
     }
 
     pub(super) fn is_confirmed(&self, now: Mono) -> bool {
-        self.pending_renewal.is_none()
-            && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
+        self.pending_renewal.is_none() && now.since(self.confirmed) <= self.confirmed_within()
+    }
+
+    fn confirmed_within(&self) -> Duration {
+        CONFIRMED_WITHIN.min(self.ttl / 16)
     }
 
     fn plan(&self) -> (Mono, Plan) {
@@ -243,6 +247,7 @@ pub(super) struct Leases {
     by_token: BoxedMap<TokenId, Lease>,
     /// The last request for more handoffs of each whole lock that is handed off.
     reservations: FxHashMap<TokenId, Reservation>,
+    pub(super) lingering: Lingering,
     /// When the oldest unanswered ping was sent to JavaScript.
     pinged: Option<Mono>,
 }
@@ -286,7 +291,7 @@ impl Leases {
         }
     }
 
-    /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
+    /// Gives the lock to the next caller, with that one's own fence, after the hold of the last; the lease continues.
     pub(super) fn hand_off(
         &mut self,
         context: &mut Context,
@@ -295,20 +300,66 @@ impl Leases {
         terms: Hold,
     ) -> Option<&Lease> {
         let now = context.now;
-        let before = self.get(id)?.id;
-        let first = self.reservations.get_mut(&id).and_then(Reservation::take_first);
+        let reservation = self.reservations.get_mut(&id);
+        let counted = reservation.as_ref().is_none_or(|it| it.counts(now));
+        let first = reservation.and_then(Reservation::take_first);
+        let held = self.by_token.get(&id)?;
+        self.lingering.end(&held.keys, id);
+        self.lingering.set(id, terms.linger);
         self.change(context, id, |held| {
-            held.id = held.id.next();
             held.fence = first.unwrap_or(held.fence + 1);
-            held.budget = held.budget.next();
+            held.budget = held.budget.next(counted);
             held.ttl = ttl;
             held.begin_hold(now, terms);
             held.plan_next_renewal(now);
         });
         let held = self.get(id)?;
-        context.push(Effect::SetDeadline { lease: before, until: None });
         context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         Some(held)
+    }
+
+    /// Schedules the next renewal of a lease. An idle lock is confirmed ahead of it, so that it can be handed off.
+    fn plan_next_renewal(&mut self, context: &mut Context, id: TokenId) {
+        let (now, is_idle) = (context.now, self.is_idle(id));
+        self.change(context, id, |held| {
+            held.plan_next_renewal(now);
+            if is_idle {
+                let confirmation = held.confirmed + held.confirmed_within() * 3 / 4;
+                held.plan_renewal(now, held.renewal.min(confirmation));
+            }
+        });
+    }
+
+    /// A lock without a caller is kept, as its last one wanted: that is a hold with an end.
+    pub(super) fn begin_idling(&mut self, context: &mut Context, id: TokenId) {
+        let Some(linger) = self.lingering.of(id) else { return };
+        let now = context.now;
+        if let Some(held) = self.by_token.get(&id) {
+            self.lingering.begin(now, held);
+        }
+        self.change(context, id, |held| {
+            // Later it could not be handed off.
+            held.hold_end = held.budget.until().min(now + linger);
+        });
+        self.plan_next_renewal(context, id);
+    }
+
+    /// Whether no caller has a lock, which is kept for the next one.
+    pub(super) fn is_idle(&self, id: TokenId) -> bool {
+        self.get(id).is_some_and(|held| self.lingering.idle(&held.keys) == Some(id))
+    }
+
+    /// Whether another manager is known to wait for a lock that is handed off here.
+    pub(super) fn is_awaited(&self, id: TokenId) -> bool {
+        self.reservations.get(&id).is_some_and(Reservation::is_over)
+    }
+
+    /// A caller's hold is over. From now on the lease is that of the next hold.
+    pub(super) fn end_hold(&mut self, context: &mut Context, id: TokenId) {
+        if let Some(held) = self.by_token.get_mut(&id) {
+            context.push(Effect::SetDeadline { lease: held.id, until: None });
+            held.id = held.id.next();
+        }
     }
 
     pub(super) fn reservation(&mut self, id: TokenId) -> Option<&mut Reservation> {

@@ -29,6 +29,7 @@ mod interface;
 mod key_by_key;
 mod lease;
 mod lifecycle;
+mod lingering;
 mod one_shot;
 mod operating;
 mod queue_entry;
@@ -178,9 +179,10 @@ impl Protocol for Machine {
     }
 
     fn stats(&self) -> Stats {
-        let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
+        let (lingering, waiting) = (self.leases.lingering.len() as u64, self.queues.len() as u64);
+        let held = self.leases.len() as u64 - lingering;
         let unanswered = self.servers.unanswered_count();
-        Stats { held, waiting, unanswered, ..self.context.stats.clone() }
+        Stats { held, lingering, waiting, unanswered, ..self.context.stats.clone() }
     }
 }
 

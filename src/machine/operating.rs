@@ -48,6 +48,7 @@ impl Machine {
         label: Arc<str>,
         hold: Hold,
     ) {
+        self.release_idle(&keys);
         // Without a connection only the acquire of one lock ends when its caller's patience does.
         let is_away = keys.first().is_some_and(|keys| self.servers.is_away(keys));
         let together = || one_shot::acquire_all(&mut self.context, keys, &label, ttl);

@@ -10,10 +10,11 @@ use crate::protocol::{LockKeys, Token, TokenId};
 use crate::slim::Slim;
 
 impl Machine {
+    /// Ends a lease, and releases its lock; `caller` waits for the outcome.
     pub(super) fn release_at_server(
         &mut self,
         id: TokenId,
-        caller: Leaving,
+        caller: Option<Leaving>,
         successor: Option<Successor>,
     ) {
         let Some(held) = self.remove_lease(id) else {
@@ -24,11 +25,13 @@ impl Machine {
         if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }
-        let (op, deadline) = caller;
-        self.context.timers.set(Timer::ReleaseDeadline(id), deadline);
         let token = Leases::token_of(&self.context, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
-        (release.op, release.shared) = (Some(op), held.mode.is_shared());
+        if let Some((op, deadline)) = caller {
+            self.context.timers.set(Timer::ReleaseDeadline(id), deadline);
+            release.op = Some(op);
+        }
+        release.shared = held.mode.is_shared();
         release.fast_path = (held.lone_share || !release.shared)
             && held.pending_renewal.is_none()
             && !held.uncertain

@@ -61,7 +61,9 @@ impl AcquireRequest {
         let (keys, label, token) =
             (self.keys.clone(), Arc::clone(&self.label), context.token(id, &self.label));
         let (ttl, mode, intent) = (self.ttl, self.mode, self.intent());
-        (id, Entry::new(keys, token, ttl, label, mode, beneficiary, intent))
+        let mut entry = Entry::new(keys, token, ttl, label, mode, beneficiary, intent);
+        entry.block = self.block(context);
+        (id, entry)
     }
 
     /// What its first call does if the lock is held. To steal it, the owners must be known: a poll shows them.
@@ -72,6 +74,12 @@ impl AcquireRequest {
             Wait::Forever | Wait::UpTo(_) if self.polls => Intent::Try,
             Wait::Forever | Wait::UpTo(_) => Intent::Join(None),
         }
+    }
+
+    /// How many fences its grant reserves: those of a lock that lingers are for its later callers. A quorum has no blocks.
+    pub(super) fn block(&self, context: &Context) -> u8 {
+        let lingers = !self.hold.linger.is_zero() && !self.mode.is_shared();
+        if lingers && !context.config.quorum { BLOCK_MAX } else { 1 }
     }
 
     /// Whether its caller waits in the queue.

@@ -133,6 +133,8 @@ impl NativeManager {
 pub struct ManagerStats {
     /// Locks held now.
     pub held: f64,
+    /// Locks without a caller now, kept for the next one.
+    pub lingering: f64,
     /// Acquires without an outcome now.
     pub waiting: f64,
     /// Locks acquired.
@@ -195,6 +197,7 @@ impl From<Stats> for ManagerStats {
     fn from(stats: Stats) -> Self {
         Self {
             held: number(stats.held),
+            lingering: number(stats.lingering),
             waiting: number(stats.waiting),
             acquired: number(stats.acquired),
             handed_off: number(stats.handed_off),

@@ -50,6 +50,8 @@ pub struct ManagerOptions {
     pub command_timeout: u32,
     /// How callers poll; null if they wait in the queue.
     pub polling: Option<PollingOptions>,
+    /// The most locks that are kept for their next callers.
+    pub linger_max: u32,
 }
 
 /// The pause between two polls of a caller.
@@ -199,6 +201,7 @@ impl ManagerOptions {
                 least: millis(least),
                 most: millis(most),
             }),
+            linger_max: usize::try_from(self.linger_max).unwrap_or(usize::MAX),
         };
         Ok((config, endpoint))
     }

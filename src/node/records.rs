@@ -2,7 +2,7 @@
 //!
 //! An operation is [`OPERATION_LENGTH`] numbers on the way in, by their index, with times in ms:
 //!
-//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 8: `hold` |
+//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 9: `hold` |
 //! |---|---|---|---|---|---|
 //! | `Acquire` | entry | ttl | wait | share | hold |
 //! | `AcquireAll` | entry | ttl | number of names | | hold |
@@ -14,7 +14,8 @@
 //! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | |
 //! | `Release` | entry | lease | 1 if the token was read | | |
 //!
-//! A hold is `maxHold`, `stallTimeout`, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire.
+//! A hold is `maxHold`, `stallTimeout`, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire,
+//! `linger`.
 //! An entry is JavaScript's number for an operation under way. The strings of all operations come in one text, each with its
 //! length in UTF-16 units before it: `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
 //! outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 /// The length of an operation.
 #[napi]
-pub const OPERATION_LENGTH: u32 = 9;
+pub const OPERATION_LENGTH: u32 = 10;
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
@@ -333,12 +334,13 @@ fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Quest
 }
 
 fn read_hold(numbers: &[f64]) -> Option<Hold> {
-    let &[max_hold, stall_timeout, renew, leave_to_expire] = numbers else { return None };
+    let &[max_hold, stall_timeout, renew, leave_to_expire, linger] = numbers else { return None };
     Some(Hold {
         renew: renew > 0.0,
         leave_to_expire: leave_to_expire > 0.0,
         max_hold: finite(max_hold),
         stall_timeout: millis(stall_timeout),
+        linger: millis(linger),
     })
 }
 

@@ -23,6 +23,7 @@ impl Machine {
         self.context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.context.timers.set(Timer::Lease(id), held.plan().0);
         self.leases.by_token.insert(id, held);
+        self.leases.lingering.set(id, terms.linger);
     }
 
     /// Ends a lease here: cancels its schedule and its validity.
@@ -34,7 +35,10 @@ impl Machine {
             if self.leases.reservations.remove(&id).is_some() {
                 self.servers.forget(&mut self.context, Owner::Reservation(id));
             }
-            self.context.push(Effect::SetDeadline { lease: held.id, until: None });
+            self.leases.lingering.forget(id);
+            if !self.leases.lingering.end(&held.keys, id) {
+                self.context.push(Effect::SetDeadline { lease: held.id, until: None });
+            }
         }
         held
     }
@@ -43,6 +47,10 @@ impl Machine {
     pub(in crate::machine) fn lease_due(&mut self, id: TokenId) -> Option<Loss> {
         let held = self.leases.get(id)?;
         match held.plan().1 {
+            Plan::HoldEnd if self.leases.is_idle(id) => {
+                self.release_at_server(id, None, None);
+                None
+            }
             Plan::HoldEnd => {
                 Some(Loss { id, reason: LossReason::MaxHold, give_back: GiveBack::Always })
             }
@@ -99,7 +107,10 @@ impl Machine {
             return;
         };
         let (now, pressure) = (self.context.now, held.pressure(self.context.now));
-        let (call, fallback) = Leases::extension(&self.context, held, held.within_hold(now, ttl));
+        // The end of an idle lock is none of its lease, which a next caller goes on with.
+        let is_idle = self.leases.is_idle(id);
+        let ttl = if is_idle { ttl } else { held.within_hold(now, ttl) };
+        let (call, fallback) = Leases::extension(&self.context, held, ttl);
         let is_sent = self.servers.send(&mut self.context, owner, call, fallback);
         if !is_sent {
             self.servers.press(&mut self.context, &held.keys, pressure);
@@ -179,8 +190,7 @@ impl Machine {
             held.notice = None;
         }
         self.confirm_lease(id, finished.sent, finished.ttl);
-        let now = self.context.now;
-        self.leases.change(&mut self.context, id, |held| held.plan_next_renewal(now));
+        self.leases.plan_next_renewal(&mut self.context, id);
         // A claim is part of the grant, however short the hold.
         let renewed = pending != Some(PendingRenewal::Claim)
             && self.leases.get(id).is_some_and(|held| held.until > until);
@@ -253,7 +263,10 @@ impl Machine {
         if !Reservation::is_due(self.leases.reservations.get(&id), lease, left) {
             return;
         }
-        let block = self.queues.block(&held.keys);
+        let block = match self.leases.lingering.of(id) {
+            Some(_) => Reservation::lingering_block(self.leases.reservations.get(&id)),
+            None => self.queues.block(&held.keys),
+        };
         if block > left {
             let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
             let ttl = held.within_hold(self.context.now, held.ttl);
@@ -278,21 +291,26 @@ impl Machine {
         if outdated || !alone {
             return reservation.end();
         }
-        let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
+        let linger = self.leases.lingering.of(id);
+        let budget = reservation.renew(lease, finished.sent, finished.ttl, fence, linger);
         self.leases.change(&mut self.context, id, |held| held.budget = budget);
     }
 
     /// Ends a lease without its caller's release.
     pub(in crate::machine) fn lose_if(&mut self, loss: Option<Loss>) {
         let Some(Loss { id, reason, give_back }) = loss else { return };
+        let is_idle = self.leases.is_idle(id);
         let Some(held) = self.remove_lease(id) else { return };
         let context = &mut self.context;
         let releasing = self.undecided.remove(&id);
         if let Some((op, _)) = releasing {
             context.complete(op, Outcome::Lost);
         }
-        context.stats.lost += u64::from(reason != LossReason::Ended);
-        context.push(Effect::Lose { lease: held.id, reason });
+        // An idle lock is no caller's.
+        if !is_idle {
+            context.stats.lost += u64::from(reason != LossReason::Ended);
+            context.push(Effect::Lose { lease: held.id, reason });
+        }
         self.end_extensions_of(held.id);
         let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
         let uncertain = held.uncertain || outdated;

@@ -53,6 +53,7 @@ impl Crew {
             confirm: false,
             quorum: false,
             polling: None,
+            linger_max: 10_000,
         };
         let machine = Machine::new(config, 7);
         let mut crew = Self { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };

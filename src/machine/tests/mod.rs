@@ -16,6 +16,7 @@ mod internals;
 mod known_defects;
 mod learning;
 mod ledger;
+mod lingering;
 mod member;
 mod messages;
 mod models;

@@ -139,6 +139,7 @@ impl Simulation {
             confirm: false,
             quorum: true,
             polling: None,
+            linger_max: 10_000,
         };
         let rule = self.kind == Kind::Losing && !Flaw::VotesAtOnce.is_on();
         let settings = Settings {

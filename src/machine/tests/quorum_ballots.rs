@@ -65,6 +65,7 @@ impl Council {
             confirm: false,
             quorum: true,
             polling: None,
+            linger_max: 10_000,
         };
         let servers = ["one", "two", "three", "four", "five"].map(str::to_owned);
         let servers = servers[..count].to_vec();

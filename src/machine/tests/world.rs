@@ -24,6 +24,7 @@ pub(super) const ONE_LEASE: Hold = Hold {
     leave_to_expire: false,
     max_hold: None,
     stall_timeout: Duration::from_secs(30),
+    linger: Duration::ZERO,
 };
 
 pub(super) const RENEWED: Hold = Hold { renew: true, ..ONE_LEASE };
@@ -185,6 +186,7 @@ impl World {
             confirm: false,
             quorum: false,
             polling: None,
+            linger_max: 10_000,
         };
         Self {
             now: Mono::from_micros(1_000_000),

@@ -1,0 +1,136 @@
+//! Idle locks: a whole lock that its caller has released while nobody here waited, and that the manager keeps for its next
+//! caller, for the `linger` of the last one at most.
+//!
+//! The next caller gets it by handoff: without the server, with its own fence, within the limits of
+//! [`super::handoff`]. What it cannot get that way is released ahead of its request, on the same connection. No caller
+//! holds an idle lock, so its loss is nobody's. Whoever waits elsewhere waits for so much longer at most.
+
+use super::Machine;
+use super::lease::Lease;
+use super::wait_queue::AcquireRequest;
+use crate::protocol::{LeaseId, LockKeys, Mono, OpId, TokenId};
+use crate::slim::Slim;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The idle locks of a manager, and how long those that are held will linger.
+#[derive(Debug, Default)]
+pub(super) struct Lingering {
+    /// Of each lock whose caller wants it: for how long it will be kept.
+    terms: FxHashMap<TokenId, Duration>,
+    idle: FxHashMap<LockKeys, (Mono, TokenId)>,
+    /// The idle locks, the oldest first.
+    oldest: BTreeSet<(Mono, TokenId)>,
+}
+
+impl Lingering {
+    /// How many locks are idle.
+    pub(super) fn len(&self) -> usize {
+        self.oldest.len()
+    }
+
+    /// The terms of the caller that has a lock now.
+    pub(super) fn set(&mut self, id: TokenId, linger: Duration) {
+        if linger.is_zero() {
+            self.forget(id);
+        } else {
+            self.terms.insert(id, linger);
+        }
+    }
+
+    /// The lock is not kept any more.
+    pub(super) fn forget(&mut self, id: TokenId) {
+        if self.terms.remove(&id).is_some() {
+            self.terms.slim();
+        }
+    }
+
+    /// For how long a lock is kept once its caller has released it.
+    pub(super) fn of(&self, id: TokenId) -> Option<Duration> {
+        self.terms.get(&id).copied()
+    }
+
+    /// A lock is idle now.
+    pub(super) fn begin(&mut self, now: Mono, held: &Lease) {
+        let id = held.id.token_id();
+        self.idle.insert(held.keys.clone(), (now, id));
+        self.oldest.insert((now, id));
+    }
+
+    /// A lock is idle no more. False if it was not.
+    pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) -> bool {
+        let Some(&since) = self.idle.get(keys).filter(|(_, idle)| *idle == id) else {
+            return false;
+        };
+        self.idle.remove(keys);
+        self.idle.slim();
+        self.oldest.remove(&since)
+    }
+
+    /// The idle lock with these keys.
+    pub(super) fn idle(&self, keys: &LockKeys) -> Option<TokenId> {
+        self.idle.get(keys).map(|(_, id)| *id)
+    }
+}
+
+impl Machine {
+    /// Whether a lock that its caller releases is to be kept for the next one: nobody waits for it here, and as far as is
+    /// known nobody elsewhere.
+    pub(super) fn lingers(&self, held: &Lease) -> bool {
+        let id = held.id.token_id();
+        self.leases.lingering.of(id).is_some()
+            && !self.queues.has(&held.keys)
+            && !held.mode.is_shared()
+            && held.renew
+            && held.notice.is_none()
+            && held.id.followers() > 0
+            && !self.leases.is_awaited(id)
+            && self.lifecycle.closing().is_none()
+            && self.context.config.linger_max > 0
+    }
+
+    /// Whether the next caller could get it at once.
+    pub(super) fn may_linger(&self, held: &Lease) -> bool {
+        self.lingers(held) && !held.budget.is_spent(self.context.now) && self.is_sure(held)
+    }
+
+    /// Keeps a lock that its caller has released.
+    pub(super) fn begin_idling(&mut self, lease: LeaseId) {
+        let id = lease.token_id();
+        self.end_extensions_of(lease);
+        self.leases.end_hold(&mut self.context, id);
+        self.leases.begin_idling(&mut self.context, id);
+        if self.leases.lingering.len() > self.context.config.linger_max
+            && let Some((_, oldest)) = self.leases.lingering.oldest.first()
+        {
+            self.release_at_server(*oldest, None, None);
+        }
+    }
+
+    /// Gives a caller the idle lock that it asks for. An idle lock that it cannot get is released ahead of its request.
+    /// False if it must ask the server.
+    pub(super) fn takes_idle_lock(&mut self, op: OpId, next: &AcquireRequest) -> bool {
+        let Some(id) = self.leases.lingering.idle(&next.keys) else { return false };
+        let now = self.context.now;
+        let fits = self.leases.get(id).is_some_and(|held| {
+            let is_valid = now < held.until && !held.budget.is_spent(now);
+            is_valid && self.is_sure(held) && self.fits(held, next)
+        });
+        if fits {
+            self.pass_on(id, op, next);
+        } else {
+            self.release_at_server(id, None, None);
+        }
+        fits
+    }
+
+    /// Releases the idle locks among these, which a request needs that no handoff serves.
+    pub(super) fn release_idle(&mut self, keys: &[LockKeys]) {
+        for id in
+            keys.iter().filter_map(|keys| self.leases.lingering.idle(keys)).collect::<Vec<_>>()
+        {
+            self.release_at_server(id, None, None);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Idle locks: kept for the next caller of the manager that has released them.
+
+use super::waiting::Crowd;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
+use crate::protocol::{Mode, Script};
+
+const LINGERING: Hold = Hold { linger: ms(300), ..RENEWED };
+
+fn acquire(crowd: &mut Crowd, who: usize) -> OpId {
+    let op = crowd.worlds[who].acquire_held(10_000, Wait::Forever, LINGERING);
+    crowd.settle();
+    op
+}
+
+/// Manager 0 keeps an idle lock. The lease and the fence of its last hold.
+fn idle(crowd: &mut Crowd) -> (LeaseId, u64) {
+    let op = acquire(crowd, 0);
+    let (lease, fence) = crowd.worlds[0].lease(op);
+    let released = crowd.worlds[0].release(lease);
+    assert_eq!(crowd.worlds[0].outcome(released), Some(&Outcome::Done));
+    assert!(crowd.worlds[0].wire.is_empty(), "the server need not know");
+    assert_eq!(lingering(crowd), 1);
+    (lease, fence)
+}
+
+fn lingering(crowd: &Crowd) -> u64 {
+    crowd.worlds[0].machine.stats().lingering
+}
+
+fn is_free(crowd: &Crowd) -> bool {
+    crowd.server.owner(crowd.worlds[0].now, &World::keys()).is_none()
+}
+
+#[test]
+fn the_next_caller_gets_an_idle_lock_without_the_server() {
+    let mut crowd = Crowd::new(1);
+    let (lease, fence) = idle(&mut crowd);
+    assert_eq!(crowd.worlds[0].machine.stats().held, 0);
+    for wait in [Wait::Forever, Wait::Never, Wait::UpTo(ms(0)), Wait::Steal] {
+        let op = crowd.worlds[0].acquire_held(10_000, wait, LINGERING);
+        let (next, later) = crowd.worlds[0].lease(op);
+        assert!(next > lease && later > fence, "{wait:?}");
+        assert!(crowd.worlds[0].wire.is_empty());
+        crowd.worlds[0].release(next);
+    }
+    assert_eq!(crowd.worlds[0].machine.stats().handed_off, 4);
+    crowd.pass(ms(301));
+    assert!(is_free(&crowd));
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn an_idle_lock_is_released_when_its_time_is_over() {
+    let mut crowd = Crowd::new(2);
+    idle(&mut crowd);
+    let elsewhere = crowd.acquire(1, 10_000);
+    crowd.pass(ms(298));
+    assert!(!crowd.has(1, elsewhere));
+    crowd.pass(ms(2));
+    assert!(crowd.has(1, elsewhere), "after `linger` at most");
+    assert_eq!(lingering(&crowd), 0);
+}
+
+/// 1. A's lock is idle; B waits.
+/// 2. A's callers take it again and again. Sixteen fences are reserved: A asks for more, and learns of B.
+/// 3. Its last caller's lock does not linger any more.
+#[test]
+fn a_lock_that_is_waited_for_elsewhere_lingers_no_more() {
+    let mut crowd = Crowd::new(2);
+    idle(&mut crowd);
+    let elsewhere = crowd.acquire(1, 10_000);
+    let mut holds = 1;
+    while !crowd.has(1, elsewhere) {
+        let op = acquire(&mut crowd, 0);
+        let lease = crowd.worlds[0].lease(op).0;
+        crowd.release(0, lease);
+        holds += 1;
+    }
+    assert!((2..=16).contains(&holds), "{holds}");
+}
+
+#[test]
+fn while_nobody_else_waits_an_idle_lock_costs_few_requests() {
+    let mut crowd = Crowd::new(1);
+    idle(&mut crowd);
+    let before = crowd.worlds[0].machine.stats().requests;
+    let mut last = 0;
+    for _ in 0..200 {
+        let op = acquire(&mut crowd, 0);
+        let (lease, fence) = crowd.worlds[0].lease(op);
+        assert!(fence > last);
+        last = fence;
+        crowd.release(0, lease);
+    }
+    let requests = crowd.worlds[0].machine.stats().requests - before;
+    assert!(requests <= 200 / 7, "{requests}");
+}
+
+/// A network that takes longer than fifteen handoffs: once a release has had to wait, more fences are reserved at a time.
+#[test]
+fn a_release_that_waits_for_more_handoffs_keeps_the_lock() {
+    let mut crowd = Crowd::new(1);
+    idle(&mut crowd);
+    let hold = |crowd: &mut Crowd| {
+        let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, LINGERING);
+        let lease = crowd.worlds[0].lease(op).0;
+        let released = crowd.worlds[0].release(lease);
+        crowd.worlds[0].outcome(released).is_some()
+    };
+    let at_once = |crowd: &mut Crowd| (0..).take_while(|_| hold(crowd)).count();
+    assert_eq!(at_once(&mut crowd), 14, "the sixteenth hold has no handoff after it");
+    crowd.settle();
+    assert_eq!(lingering(&crowd), 1, "it has got more");
+    assert!(at_once(&mut crowd) >= 14);
+    crowd.settle();
+    assert!(at_once(&mut crowd) > 100);
+}
+
+#[test]
+fn what_no_handoff_serves_is_asked_for_behind_the_release_of_the_idle_lock() {
+    for (hold, mode, wait) in
+        [(ONE_LEASE, Mode::Exclusive, Wait::Never), (LINGERING, Mode::SHARED, Wait::Forever)]
+    {
+        let mut crowd = Crowd::new(1);
+        let (_, fence) = idle(&mut crowd);
+        let op = crowd.worlds[0].acquire_as(10_000, wait, hold, mode);
+        let first = crowd.worlds[0].wire.front().map(|(_, call)| call.script());
+        assert!(matches!(first, Some(Some(Script::Delete | Script::Release))), "{first:?}");
+        crowd.settle();
+        assert!(crowd.worlds[0].lease(op).1 > fence, "{mode:?} {wait:?}");
+    }
+}
+
+#[test]
+fn closing_releases_idle_locks() {
+    let mut crowd = Crowd::new(1);
+    idle(&mut crowd);
+    crowd.worlds[0].command(Command::Close);
+    crowd.settle();
+    assert!(is_free(&crowd));
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn the_idle_lock_that_was_released_first_makes_room() {
+    let mut world = World::connected();
+    world.machine.context.config.linger_max = 2;
+    let mut leases = Vec::new();
+    for name in ["one", "two", "three"] {
+        let op = world.acquire_named(name, 10_000, Wait::Forever, LINGERING, Mode::Exclusive);
+        world.settle();
+        leases.push(world.lease(op).0);
+    }
+    for lease in leases {
+        world.pass(ms(1));
+        world.release(lease);
+        world.settle();
+    }
+    assert_eq!(world.machine.stats().lingering, 2);
+    let op = world.acquire_named("one", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
+    assert!(world.outcome(op).is_none(), "it was released at the server");
+    let op = world.acquire_named("two", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
+    assert!(world.outcome(op).is_some());
+}
+
+#[test]
+fn the_loss_of_an_idle_lock_is_nobodys() {
+    let mut crowd = Crowd::new(2);
+    idle(&mut crowd);
+    crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
+    crowd.settle();
+    crowd.pass(ms(1));
+    let stats = crowd.worlds[0].machine.stats();
+    assert_eq!((stats.lingering, stats.lost), (0, 0));
+    assert!(crowd.worlds[0].lost.is_empty());
+}
+
+/// 1. A's lock is idle. The server restarts without its data, and B acquires.
+/// 2. A's next caller would hold the lock beside B.
+#[test]
+fn an_idle_lock_is_not_handed_off_after_a_change_of_history() {
+    let mut crowd = Crowd::new(2);
+    idle(&mut crowd);
+    crowd.worlds[0].event(Event::Disconnected("cut".to_owned()));
+    crowd.server.flush();
+    crowd.server.set_replication_id("second");
+    let elsewhere = crowd.acquire(1, 10_000);
+    assert!(crowd.has(1, elsewhere));
+    let early = acquire(&mut crowd, 0);
+    crowd.worlds[0].connect();
+    let late = acquire(&mut crowd, 0);
+    assert!(!crowd.has(0, early) && !crowd.has(0, late));
+}
+
+/// On a live connection, only replies show that the server has lost its data.
+#[test]
+fn an_idle_lock_is_confirmed_before_it_is_handed_off_late() {
+    let mut crowd = Crowd::new(2);
+    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
+    crowd.settle();
+    let lease = crowd.worlds[0].lease(op).0;
+    crowd.worlds[0].release(lease);
+    crowd.pass(ms(2_500));
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
+    let next = crowd.worlds[0].lease(op).0;
+    assert!(next > lease);
+    crowd.worlds[0].release(next);
+    crowd.server.flush();
+    crowd.pass(ms(500));
+    assert_eq!(lingering(&crowd), 0, "the server denies it");
+}
+
+#[test]
+fn an_earlier_owner_cannot_touch_an_idle_lock() {
+    let mut crowd = Crowd::new(1);
+    let (lease, _) = idle(&mut crowd);
+    for command in [
+        Command::Release { lease, exported: false },
+        Command::Extend { lease, ttl: Some(ms(60_000)) },
+        Command::Downgrade { lease },
+        Command::StopRenewing { lease },
+    ] {
+        let op = crowd.worlds[0].command(command);
+        assert_eq!(crowd.worlds[0].outcome(op), Some(&Outcome::Lost));
+    }
+    assert!(crowd.worlds[0].wire.is_empty());
+    assert_eq!(lingering(&crowd), 1);
+}
+
+#[test]
+fn what_must_not_be_handed_off_does_not_linger() {
+    let mut crowd = Crowd::new(1);
+    let op = acquire(&mut crowd, 0);
+    let lease = crowd.worlds[0].lease(op).0;
+    crowd.worlds[0].command(Command::Release { lease, exported: true });
+    crowd.settle();
+    assert!(is_free(&crowd));
+    for (hold, mode) in
+        [(Hold { renew: false, ..LINGERING }, Mode::Exclusive), (LINGERING, Mode::SHARED)]
+    {
+        let op = crowd.worlds[0].acquire_as(10_000, Wait::Forever, hold, mode);
+        crowd.settle();
+        let lease = crowd.worlds[0].lease(op).0;
+        crowd.release(0, lease);
+        assert_eq!(lingering(&crowd), 0);
+        crowd.assert_nothing_left();
+    }
+}
+
+#[test]
+fn several_locks_at_once_release_the_idle_ones_first() {
+    let mut crowd = Crowd::new(1);
+    idle(&mut crowd);
+    let names = vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
+    let (ttl, label) = (ms(10_000), "".into());
+    let op = crowd.worlds[0].command(Command::AcquireAll { names, ttl, label, hold: RENEWED });
+    crowd.settle();
+    assert!(matches!(crowd.worlds[0].outcome(op), Some(Outcome::AcquiredAll { .. })));
+}
