@@ -139,7 +139,7 @@ impl Reservation {
         self.first = Some(first);
         let most = held.followers().min(self.block.into());
         let counted = u64::from(HANDOFFS_MAX).saturating_sub(held.handoffs_since(self.asked));
-        self.uncounted_until = linger.map_or(Mono::default(), |linger| sent + linger);
+        self.uncounted_until = linger.map_or_else(Mono::default, |linger| sent + linger);
         HandoffBudget::renewed(sent, ttl, if linger.is_some() { most } else { counted.min(most) })
     }
 

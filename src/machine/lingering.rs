@@ -58,14 +58,13 @@ impl Lingering {
         self.oldest.insert((now, id));
     }
 
-    /// A lock is idle no more. False if it was not.
-    pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) -> bool {
-        let Some(&since) = self.idle.get(keys).filter(|(_, idle)| *idle == id) else {
-            return false;
-        };
-        self.idle.remove(keys);
-        self.idle.slim();
-        self.oldest.remove(&since)
+    /// A lock is idle no more, if it was.
+    pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) {
+        if let Some(&since) = self.idle.get(keys).filter(|(_, idle)| *idle == id) {
+            self.idle.remove(keys);
+            self.idle.slim();
+            self.oldest.remove(&since);
+        }
     }
 
     /// The idle lock with these keys.

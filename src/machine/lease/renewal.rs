@@ -35,10 +35,9 @@ impl Machine {
             if self.leases.reservations.remove(&id).is_some() {
                 self.servers.forget(&mut self.context, Owner::Reservation(id));
             }
+            self.leases.lingering.end(&held.keys, id);
             self.leases.lingering.forget(id);
-            if !self.leases.lingering.end(&held.keys, id) {
-                self.context.push(Effect::SetDeadline { lease: held.id, until: None });
-            }
+            self.context.push(Effect::SetDeadline { lease: held.id, until: None });
         }
         held
     }

@@ -27,7 +27,8 @@ impl Simulation {
         let leave_to_expire = !renew && self.rng.bool();
         // What is not renewed needs no sign of life.
         let stall_timeout = if renew { RENEWED.stall_timeout } else { Duration::ZERO };
-        let hold = Hold { renew, leave_to_expire, stall_timeout, ..RENEWED };
+        let linger = ms(if self.rng.u32(..4) == 0 { self.rng.u64(1..=ttl / 3) } else { 0 });
+        let hold = Hold { renew, leave_to_expire, stall_timeout, linger, ..RENEWED };
         if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
             return self.acquire_together(who, ttl, hold);
         }
