@@ -1,6 +1,13 @@
 /** The options of `connect`, and their checks. */
 
-import { checkObject, checkSecret, checkText, checkWhole, show } from '../base/checks.js';
+import {
+  checkBoolean,
+  checkObject,
+  checkSecret,
+  checkText,
+  checkWhole,
+  show,
+} from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { defaultLabel, fitLabel } from '../base/label.js';
 import {
@@ -60,6 +67,12 @@ export interface ConnectOptions {
    * @default 0
    */
   readonly linger?: number | undefined;
+  /**
+   * Whether the end of `request`, `runOnce` and an `await using` block waits for the release, unless the call says so itself.
+   *
+   * @default true
+   */
+  readonly awaitRelease?: boolean | undefined;
   /**
    * How many locks are kept like that at a time, a whole number from 0. If there are more, the one that was released first
    * is released at the server.
@@ -207,6 +220,7 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
   stallTimeout: 30_000,
   linger: 0,
   lingerMax: 10_000,
+  awaitRelease: true,
   commandTimeout: 2_000,
   connectTimeout: 5_000,
   clientName: 'holdfast',
@@ -214,6 +228,7 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
 };
 
 const CONNECT_OPTIONS = [
+  'awaitRelease',
   'besideOldCode',
   'clientName',
   'commandTimeout',
@@ -244,6 +259,7 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);
+  checkBoolean(checked.awaitRelease, 'options.awaitRelease');
   checkLinger(checked.linger, checked.ttl);
   checkWhole(checked.lingerMax, 'options.lingerMax', 0, LINGERING_MAX);
   checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);

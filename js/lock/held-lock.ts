@@ -30,6 +30,8 @@ export interface ManagerContext {
   readonly errors: ErrorContext;
   readonly onLost: (lock: Lock, error: LockLostError) => void;
   readonly onAbandoned: (lock: Lock) => void;
+  /** A release failed whose outcome nobody awaits. */
+  readonly onUnreleased: (lock: Lock, error: unknown) => void;
 }
 
 /** A lock that was granted. @internal */
@@ -41,6 +43,8 @@ export interface Grant {
   readonly fence: number;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
+  /** Whether the end of a request or a block awaits the release. */
+  readonly awaitRelease: boolean;
 }
 
 /** The start of a label that is a whole token, which the caller has chosen. No other label has it. @internal */
@@ -53,6 +57,10 @@ const EXPORTED = 2;
 const SHARED = 4;
 const LEFT_TO_EXPIRE = 8;
 const ABANDONED = 16;
+const UNAWAITED = 32;
+
+/** The outcome of a release that nobody awaits. */
+const UNREAD = Promise.resolve(true);
 
 /** How many requests share a lock besides one: none for most. */
 const others = new WeakMap<HeldLock, number>();
@@ -78,14 +86,17 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   #abort: AbortController | undefined;
 
   constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
-    const { name, label, mode, lease, fence, leaveToExpire } = grant;
+    const { name, label, mode, lease, fence, leaveToExpire, awaitRelease } = grant;
     this.name = name;
     this.fence = fence;
     this.#manager = manager;
     this.#lease = lease;
     this.#label = label;
     this.#since = since;
-    this.#flags = (mode === 'shared' ? SHARED : 0) | (leaveToExpire ? LEFT_TO_EXPIRE : 0);
+    this.#flags =
+      (mode === 'shared' ? SHARED : 0) |
+      (leaveToExpire ? LEFT_TO_EXPIRE : 0) |
+      (awaitRelease ? 0 : UNAWAITED);
   }
 
   /** The lock that was granted just now. @internal */
@@ -146,6 +157,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
       label: this.#label,
       lease: this.#lease,
       leaveToExpire: false,
+      awaitRelease: !this.#is(UNAWAITED),
     };
     const standIn = new HeldLock(this.#manager, grant, this.#since);
     setOrigin(standIn, originOf(this));
@@ -293,15 +305,21 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     return new NestedLock(this);
   }
 
-  exit(): Promise<boolean> {
+  exit(awaited = !this.#is(UNAWAITED)): Promise<boolean> {
     const count = others.get(this) ?? 0;
-    if (count === 0) return this.release();
+    if (count === 0) return awaited ? this.release() : this.#releaseUnawaited();
     others.set(this, count - 1);
     return Promise.resolve(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
+    await (this.#is(UNAWAITED) ? this.#releaseUnawaited() : this.release());
+  }
+
+  /** Hands the release to the connection. Later operations of this manager on the lock follow it there. */
+  #releaseUnawaited(): Promise<boolean> {
+    this.release().catch((error: unknown) => this.#manager.onUnreleased(this, error));
+    return UNREAD;
   }
 
   #traced<T>(on: typeof tracing.extend, operation: () => Promise<T>): Promise<T> {

@@ -153,7 +153,7 @@ export class LockSet implements AsyncDisposable {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
+    await all(this.locks, (lock) => lock.exit());
   }
 }
 

@@ -192,6 +192,9 @@ export interface LockJson {
 export interface SharedHandle extends Lock {
   /** A view of this lock for one more user. */
   enter(): SharedHandle;
-  /** Ends the use of this view. Releases the lock if no other user is left. */
-  exit(): Promise<boolean>;
+  /**
+   * Ends the use of this view. Releases the lock if no other user is left, and waits for that if `awaited`; by default if
+   * the lock was acquired so.
+   */
+  exit(awaited?: boolean): Promise<boolean>;
 }

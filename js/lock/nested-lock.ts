@@ -56,11 +56,8 @@ export class NestedLock implements SharedHandle {
     throw new LockError('ERR_LOCK_NESTED', message, this.name);
   }
 
-  async release(): Promise<boolean> {
-    if (this.#released) return false;
-    const { held } = this;
-    this.#released = true;
-    return (await this.#owner.exit()) && held;
+  release(): Promise<boolean> {
+    return this.exit(true);
   }
 
   toJSON(): LockJson {
@@ -71,12 +68,15 @@ export class NestedLock implements SharedHandle {
     return this.#owner.enter();
   }
 
-  exit(): Promise<boolean> {
-    return this.release();
+  async exit(awaited?: boolean): Promise<boolean> {
+    if (this.#released) return false;
+    const { held } = this;
+    this.#released = true;
+    return (await this.#owner.exit(awaited)) && held;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
+    await this.exit();
   }
 
   #assertNotReleased(): void {

@@ -179,6 +179,16 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default the `linger` of `connect`, up to a third of `ttl`
    */
   readonly linger?: number | undefined;
+  /**
+   * Whether the end of `request`, `runOnce` and an `await using` block waits until the server has confirmed the release.
+   * With `false` it waits only until the release is handed to the connection, which saves a round trip: the next caller of
+   * this manager follows on that connection, and others get the lock as soon as ever, but it may still be held when the
+   * promise resolves. If the release fails, the manager emits the warning `WARN_LOCK_UNRELEASED`. `lock.release()` always
+   * waits.
+   *
+   * @default the `awaitRelease` of `connect`, or else true
+   */
+  readonly awaitRelease?: boolean | undefined;
 }
 
 /**
@@ -268,6 +278,7 @@ export interface LockDefaults extends HoldOptions {
   readonly label: string;
   readonly wait: number;
   readonly linger: number;
+  readonly awaitRelease: boolean;
 }
 
 /** A caller's request, with every default filled in. @internal */
@@ -285,12 +296,21 @@ export interface AcquireRequest extends HoldOptions {
   readonly leaveToExpire: boolean;
   /** How long the manager keeps the lock for its next caller, in ms. */
   readonly linger: number;
+  /** Whether the end of a request or a block awaits the release. */
+  readonly awaitRelease: boolean;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
   readonly origin: string | undefined;
 }
 
 const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'leaveToExpire', 'limit', 'linger', 'mode'];
+const TRY_ACQUIRE_OPTIONS = [
+  ...ADOPT_OPTIONS,
+  'awaitRelease',
+  'leaveToExpire',
+  'limit',
+  'linger',
+  'mode',
+];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
@@ -424,6 +444,8 @@ function fillHolding(
 ): AcquireRequest {
   const { ttl = defaults.ttl, renew = defaults.renew, maxHold = defaults.maxHold } = given;
   const { stallTimeout = defaults.stallTimeout, leaveToExpire = false } = given;
+  const { awaitRelease = defaults.awaitRelease } = given;
+  checkBoolean(awaitRelease, 'awaitRelease');
   checkHold({ ttl, renew, maxHold, stallTimeout });
   const label = given.label === undefined ? defaults.label : checkLabel(given.label);
   checkBoolean(leaveToExpire, 'leaveToExpire');
@@ -443,6 +465,7 @@ function fillHolding(
     wait,
     signal,
     reentrant,
+    awaitRelease,
     origin: undefined,
   };
 }

@@ -25,7 +25,8 @@ export type LockWarningCode =
   | 'WARN_LOCK_REPLICA'
   | 'WARN_LOCK_SAME_SERVER'
   | 'WARN_LOCK_SCRIPTS'
-  | 'WARN_LOCK_TARGET';
+  | 'WARN_LOCK_TARGET'
+  | 'WARN_LOCK_UNRELEASED';
 
 /**
  * A warning of a manager: a `LockError` that nothing throws. `lock` is the lock's name, if it is about one.

@@ -55,7 +55,13 @@ import { checkCallback, runUnder } from '../request/request.js';
 import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
 import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
-import { abandonedWarning, nestedWarning, type Warning, warningOf } from './warnings.js';
+import {
+  abandonedWarning,
+  nestedWarning,
+  unreleasedWarning,
+  type Warning,
+  warningOf,
+} from './warnings.js';
 
 /**
  * Acquires locks on the target of `connect`, which makes the manager. One manager per process is enough: it holds any
@@ -105,6 +111,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       errors: this.#errors,
       onLost: this.#onLost,
       onAbandoned: this.#onAbandoned,
+      onUnreleased: this.#onUnreleased,
     };
     this.#defaultRequest = checkAcquireOptions(undefined, defaults);
   }
@@ -566,7 +573,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     begun: number,
     request: AcquireRequest,
   ): Promise<LockSet | null | undefined> {
-    const { wait, label, signal, leaveToExpire } = request;
+    const { wait, label, signal, leaveToExpire, awaitRelease } = request;
+    const terms = { label, mode: 'exclusive', leaveToExpire, awaitRelease } as const;
     const outcome = await this.#untilAborted(acquireAllOperation(names, request), signal);
     const { code } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
@@ -588,7 +596,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
     const locks = names.map((name, i) => {
       const [lease, fence] = [leases[i] as number, fences[i] as number];
-      return this.#hold({ name, label, mode: 'exclusive', lease, fence, leaveToExpire }, request);
+      return this.#hold({ name, lease, fence, ...terms }, request);
     });
     const set = new LockSet(locks);
     if (signal?.aborted) {
@@ -692,6 +700,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   readonly #onAbandoned = (lock: Lock): void => {
     this.#warn(abandonedWarning(lock.name, originOf(lock)));
+  };
+
+  readonly #onUnreleased = (lock: Lock, error: unknown): void => {
+    this.#warn(unreleasedWarning(lock.name, error));
   };
 
   readonly #onNotice = (code: number, text: string): void => {

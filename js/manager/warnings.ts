@@ -83,6 +83,15 @@ export function abandonedWarning(lock: string, origin: string | undefined): Warn
   return { ...warning('WARN_LOCK_ABANDONED', message), lock, subject: `abandoned ${lock}` };
 }
 
+/** The warning for a release that failed when nobody awaited it. @internal */
+export function unreleasedWarning(lock: string, error: unknown): Warning {
+  const reason = error instanceof Error ? error.message : String(error);
+  const advice =
+    'if it is held still, it ends with its lease; docs/operations.md says what each error means';
+  const message = `the release of lock "${lock}", which awaitRelease: false does not await, has failed: ${reason}; ${advice}`;
+  return { ...warning('WARN_LOCK_UNRELEASED', message), lock, subject: `unreleased ${lock}` };
+}
+
 /** The warning for a call, made by `calls`, that waits for a lock which a request around it holds. @internal */
 export function nestedWarning(lock: string, advice: string, calls: string): Warning {
   const otherwise =

@@ -23,7 +23,10 @@ import { WAIT_NEVER } from '../native/records.js';
  * ```
  */
 export interface OnceOptions
-  extends Pick<AcquireOptions, 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'> {
+  extends Pick<
+    AcquireOptions,
+    'awaitRelease' | 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'
+  > {
   /**
    * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the multiple
    * of this length since 1970 that is nearest by the server's clock, so processes that start the job at times that
@@ -139,6 +142,7 @@ export interface OnceRequest {
 }
 
 const OPTIONS = [
+  'awaitRelease',
   'every',
   'keep',
   'keepResult',
@@ -164,7 +168,7 @@ export function checkOnceOptions(options: unknown, defaults: LockDefaults): Once
   checkBoolean(keepResult, 'keepResult');
   const { length, least, usual } = slotLength(every, slot);
   if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
-  const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true });
+  const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true, linger: 0 });
   checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,

@@ -255,6 +255,7 @@ function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
     reentrant: false,
     leaveToExpire: false,
     linger: 0,
+    awaitRelease: true,
   };
 }
 
