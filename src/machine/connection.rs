@@ -207,6 +207,11 @@ impl<R> Connection<R> {
         self.in_flight.push_back(InFlight { id, sent, request });
     }
 
+    /// A round trip as it takes now.
+    pub(super) const fn round_trip(&self) -> Duration {
+        self.window.round_trip()
+    }
+
     /// Whether another request may be sent that can wait.
     pub(super) fn has_room(&self) -> bool {
         self.window.has_room(self.in_flight.len())

@@ -6,8 +6,11 @@ use super::release::{Release, Successor};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use super::{Leaving, Machine};
-use crate::protocol::{LockKeys, Token, TokenId};
+use crate::protocol::{LockKeys, Mono, Token, TokenId};
 use crate::slim::Slim;
+
+/// A lock that is held for longer, in round trips, the grant's own included, is released by the script that serves waiters.
+const BRIEF_ROUND_TRIPS: u32 = 4;
 
 impl Machine {
     /// Ends a lease, and releases its lock; `caller` waits for the outcome.
@@ -37,6 +40,7 @@ impl Machine {
             && !held.uncertain
             && !waits_here
             && self.is_likely_free(&release.keys)
+            && !self.may_be_awaited(&release.keys, held.confirmed)
             && self.servers.data_of(&release.keys).has_fast_path(held.mode);
         release.successor = successor;
         let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
@@ -44,6 +48,13 @@ impl Machine {
         if let Some(keys) = asks_behind.filter(|_| self.servers.is_open(Owner::Release(id))) {
             self.ask_behind_release(&keys);
         }
+    }
+
+    /// Whether others may have come since a lock was confirmed by a request at `sent`: the fast path would find that out
+    /// one round trip later, for which they would wait.
+    fn may_be_awaited(&self, keys: &LockKeys, sent: Mono) -> bool {
+        let round_trip = self.servers.of(keys).connection.round_trip();
+        self.context.now.since(sent) > round_trip.saturating_mul(BRIEF_ROUND_TRIPS)
     }
 
     /// Lets the entry here that is likely to get a whole lock by its release ask right behind that.

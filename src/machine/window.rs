@@ -23,6 +23,8 @@ pub(super) struct Window {
     most: usize,
     /// The shortest time that an answer of this connection has taken.
     quickest: Duration,
+    /// How long the last answer of this connection has taken.
+    last: Duration,
 }
 
 impl Window {
@@ -31,12 +33,17 @@ impl Window {
     }
 
     const fn between(least: usize, most: usize) -> Self {
-        Self { size: least, least, most, quickest: Duration::MAX }
+        Self { size: least, least, most, quickest: Duration::MAX, last: Duration::MAX }
     }
 
     /// The connection is new.
     pub(super) const fn restart(&mut self) {
         *self = Self::between(self.least, self.most);
+    }
+
+    /// A round trip as it takes now, the queues at the server included.
+    pub(super) const fn round_trip(&self) -> Duration {
+        self.last
     }
 
     pub(super) const fn has_room(&self, in_flight: usize) -> bool {
@@ -46,6 +53,7 @@ impl Window {
     /// An answer has taken this long, when so many requests were in flight. A window that was not full says nothing about a
     /// wider one.
     pub(super) fn answered(&mut self, took: Duration, in_flight: usize) {
+        self.last = took;
         self.quickest = self.quickest.min(took);
         if took.saturating_sub(self.quickest) > TARGET {
             self.size = (self.size - 1).max(self.least);
