@@ -1,4 +1,4 @@
-import { LockLostError, type LockLostReason } from '../base/errors.js';
+import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -318,7 +318,10 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
 
   /** Hands the release to the connection. Later operations of this manager on the lock follow it there. */
   #releaseUnawaited(): Promise<boolean> {
-    this.release().catch((error: unknown) => this.#manager.onUnreleased(this, error));
+    this.release().catch((error: unknown) => {
+      // A release without an answer is repeated.
+      if (!isUnreachable(error)) this.#manager.onUnreleased(this, error);
+    });
     return UNREAD;
   }
 
