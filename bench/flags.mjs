@@ -50,7 +50,7 @@ export function readFlags() {
       'held-seconds': { type: 'string', default: '10' },
     },
   });
-  const peers = choose(values.peers, PEERS, '--peers');
+  const peers = choose(values.peers, PEERS, '--peers').filter(({ role }) => role !== 'network');
   if (values.quick) return { ...QUICK, peers, report: values.report };
   return {
     report: values.report,

@@ -1,4 +1,4 @@
-// The pairs and the contended loop on a network of half a millisecond each way.
+// The pairs and the contended loop on networks of half a millisecond and of two, each way.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -6,14 +6,16 @@ import { join } from 'node:path';
 import { report as contendedReport } from '../contended/report.mjs';
 import { runRounds as contend, endAll, openTeams } from '../contended/rounds.mjs';
 import { CONTENDERS } from '../contenders.mjs';
-import { PEERS, YARDSTICK } from '../pairs/peers.mjs';
+import { LINGERING, PEERS, ROUND_TRIP, UNAWAITED, YARDSTICK } from '../pairs/peers.mjs';
 import { record, table } from '../pairs/report.mjs';
 import { openAll, runRounds } from '../pairs/rounds.mjs';
 import { DELAY_TARGETS, verdict } from '../pairs/verdict.mjs';
 import { showRound } from '../progress.mjs';
 import { Samples } from '../samples.mjs';
 
-const DELAY_MS = 0.5;
+const DELAYS_MS = [0.5, 2];
+/** That of the contended loop. */
+const CONTENDED_MS = 0.5;
 const ROUNDS = 3;
 const LEVELS = [1, 64];
 const PAIRS = [
@@ -23,31 +25,42 @@ const PAIRS = [
   'redlock',
   'redis-semaphore',
   'redlock-universal',
+  UNAWAITED,
+  LINGERING,
+  ROUND_TRIP,
 ];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `A proxy delays all data by ${DELAY_MS} ms in each direction. Figures relative to the snippet. A pair takes two round trips, so 64
-callers do at most 64 pairs in the time of a lone pair; clients that send early come near that.`;
+const ABOUT = `A proxy delays all data in each direction. Figures relative to the snippet. A pair takes two round trips, so 64 callers do at
+most 64 pairs in the time of a lone pair; clients that send early come near that. \`awaitRelease: false\` waits for one, and
+\`linger\` for none as long as nobody else wants the lock; \`one round trip\` is a PING.`;
 
 const QUESTION = 'What does a network change?';
 
 export const DELAY = { id: 'delay', question: QUESTION, about: ABOUT, run };
 
 async function run({ url, admin, flags: { ms, sliceMs, rounds = ROUNDS }, fail }) {
-  const proxy = await startProxy(url);
-  try {
-    const uncontended = await pairs({ url: proxy.url, admin, ms, rounds, fail });
-    const lines = [
-      `DELAY  ${DELAY_MS} ms each way between clients and server`,
-      `rounds: ${rounds} after a warm-up, ${ms} ms per run, ${sliceMs} ms per contended loop`,
-      ...uncontended.lines,
-      '',
-      ...(await contended({ url: proxy.url, admin, ms: sliceMs, rounds, fail })),
-    ];
-    return { lines, table: uncontended.table, charts: [] };
-  } finally {
-    proxy.stop();
+  const lines = [
+    `rounds: ${rounds} after a warm-up, ${ms} ms per run, ${sliceMs} ms per contended loop`,
+  ];
+  const tables = [];
+  for (const delayMs of DELAYS_MS) {
+    const proxy = await startProxy(url, delayMs);
+    try {
+      const uncontended = await pairs({ url: proxy.url, admin, ms, rounds, fail });
+      lines.push(
+        '',
+        `DELAY  ${delayMs} ms each way between clients and server`,
+        ...uncontended.lines,
+      );
+      tables.push(`${delayMs} ms each way:`, '', ...uncontended.table, '');
+      if (delayMs !== CONTENDED_MS) continue;
+      lines.push('', ...(await contended({ url: proxy.url, admin, ms: sliceMs, rounds, fail })));
+    } finally {
+      proxy.stop();
+    }
   }
+  return { lines, table: tables, charts: [] };
 }
 
 async function pairs({ url, admin, ms, rounds, fail }) {
@@ -85,9 +98,9 @@ async function contended({ url, admin, ms, rounds, fail }) {
   }
 }
 
-async function startProxy(url) {
+async function startProxy(url, delayMs) {
   const target = new URL(url);
-  const args = [join(import.meta.dirname, '..', 'proxy.mjs'), target.port, String(DELAY_MS)];
+  const args = [join(import.meta.dirname, '..', 'proxy.mjs'), target.port, String(delayMs)];
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   const [port] = await once(child.stdout, 'data');
   target.port = String(port).trim();

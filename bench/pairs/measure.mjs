@@ -16,10 +16,12 @@ export function namesFor(owner, level) {
 
 /** Runs acquire + release pairs for `ms`, `level` at a time, and returns the cost of a pair. */
 export async function measure(peer, { names, level, ms }) {
+  // `again`: as many names as tasks, so each takes its own again.
+  const chosen = peer.again ? names.slice(0, level) : names;
   const latencies = [];
   const cpuBefore = process.cpuUsage();
   const start = performance.now();
-  const run = { peer, names, level, latencies, end: start + ms };
+  const run = { peer, names: chosen, level, latencies, end: start + ms };
   await Promise.all(Array.from({ length: level }, (_, slot) => repeat(run, slot)));
   // The last pairs in flight count, and so does the time until they are done.
   const elapsed = performance.now() - start;

@@ -22,9 +22,15 @@ export const BASELINE = 'ioredis EVALSHA';
 /** The snippet without a client library: what JavaScript can reach at best. */
 export const YARDSTICK = 'limit';
 
+/** What saves round trips; measured behind a network alone. */
+export const UNAWAITED = 'awaitRelease: false';
+export const LINGERING = 'linger: 100';
+export const ROUND_TRIP = 'one round trip';
+
 /**
  * `role`: `own`, `snippet` (hand-written, the common client as it comes), `library` (locks),
- * `yardstick` or `other`. `key`: the key that exists while a name is locked.
+ * `yardstick`, `other`, or `network` (measured behind a network alone). `key`: the key that exists while a name is locked;
+ * none for what takes no lock. `again`: each task takes one name again and again.
  */
 export const PEERS = [
   {
@@ -60,20 +66,53 @@ export const PEERS = [
     packages: ['redlock-universal', 'ioredis'],
     open: openRedlockUniversal,
   },
+  {
+    id: UNAWAITED,
+    role: 'network',
+    packages: [],
+    key: (name) => `lock:${name}`,
+    open: openUnawaited,
+  },
+  {
+    id: LINGERING,
+    role: 'network',
+    packages: [],
+    key: (name) => `lock:${name}`,
+    again: true,
+    open: (url) => openHoldfast(url, { linger: 100 }),
+  },
+  { id: ROUND_TRIP, role: 'network', packages: [], key: null, open: openPing },
 ].map((peer) => ({ key: (name) => name, ...peer }));
 
 function expect(actual, wanted, what) {
   if (actual !== wanted) throw new Error(`${what} answered ${String(actual)}, not ${wanted}`);
 }
 
-async function openHoldfast(url) {
+async function openHoldfast(url, options = {}) {
   const { connect } = await import('../../dist/index.mjs');
-  const locks = await connect(url, { ttl: TTL_MS });
+  const locks = await connect(url, { ttl: TTL_MS, ...options });
   return {
     acquire: (name) => locks.acquire(name),
     async release(_name, lock) {
       expect(await lock.release(), true, 'release');
     },
+  };
+}
+
+async function openUnawaited(url) {
+  const { connect } = await import('../../dist/index.mjs');
+  const locks = await connect(url, { ttl: TTL_MS, awaitRelease: false });
+  return {
+    acquire: (name) => locks.acquire(name),
+    release: (_name, lock) => lock[Symbol.asyncDispose](),
+  };
+}
+
+async function openPing(url) {
+  const client = await RawClient.connect(url);
+  return {
+    acquire: () => client.call('PING'),
+    release() {},
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { outcome } from '../outcome.mjs';
 import { median } from '../samples.mjs';
-import { BASELINE, PEERS, YARDSTICK } from './peers.mjs';
+import { BASELINE, LINGERING, PEERS, UNAWAITED, YARDSTICK } from './peers.mjs';
 
 const OWN = PEERS.find(({ role }) => role === 'own').id;
 const idsOf = (...roles) => PEERS.filter(({ role }) => roles.includes(role)).map(({ id }) => id);
@@ -42,6 +42,9 @@ const TARGETS = [
 export const DELAY_TARGETS = [
   { levels: [64], metric: 'throughput', rivals: [BASELINE], atLeast: 1.2 },
   { levels: [64], metric: 'throughput', rivals: [YARDSTICK], atLeast: 1 },
+  { of: UNAWAITED, levels: [1], metric: 'p50', rivals: [BASELINE], atMost: 0.55 },
+  { of: UNAWAITED, levels: [64], metric: 'throughput', rivals: [BASELINE], atLeast: 1.9 },
+  { of: LINGERING, levels: [1], metric: 'throughput', rivals: [BASELINE], atLeast: 100 },
 ];
 
 /** One line per target and level. */
@@ -56,10 +59,11 @@ export function verdict(samples, targets = TARGETS) {
 }
 
 function judge(target, level, samples) {
-  const { metric, rivals } = target;
-  const what = `${String(level).padStart(4)} in flight  ${LABELS[metric].padEnd(10)}`;
+  const { metric, rivals, of = OWN } = target;
+  const whose = of === OWN ? '' : `${of}  `;
+  const what = `${String(level).padStart(4)} in flight  ${whose}${LABELS[metric].padEnd(10)}`;
   const rival = best(rivals, level, metric, samples);
-  const ratios = rival === undefined ? [] : samples.ratios(OWN, rival, level, metric);
+  const ratios = rival === undefined ? [] : samples.ratios(of, rival, level, metric);
   if (ratios.length === 0) return `${'-'.padEnd(7)} ${what}  not measured (${rivals.join(', ')})`;
   const ratio = median(ratios);
   const range = `[${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}]`;

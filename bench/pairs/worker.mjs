@@ -4,7 +4,7 @@ import { answer } from '../answer.mjs';
 import { measure, namesFor } from './measure.mjs';
 import { PEERS } from './peers.mjs';
 
-const { open } = PEERS.find(({ id }) => id === process.argv[2]);
+const { open, again = false } = PEERS.find(({ id }) => id === process.argv[2]);
 const nameLists = new Map();
 let peer;
 let held;
@@ -16,7 +16,7 @@ function names(level) {
 
 answer({
   async open(url) {
-    peer = await open(url);
+    peer = { ...(await open(url)), again };
   },
   async hold(name) {
     held = await peer.acquire(name);

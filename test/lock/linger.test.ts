@@ -2,12 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import {
-  type ConnectOptions,
-  connect,
-  type LockManager,
-  openOperations,
-} from '../support/holdfast.js';
+import type { ConnectOptions } from 'holdfast';
+import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 
