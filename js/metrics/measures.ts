@@ -191,6 +191,12 @@ export const LEVELS: readonly Metric[] = [
     read: (_, { connected }) => connected,
   },
   {
+    prometheus: 'holdfast_lingering',
+    opentelemetry: 'holdfast.lingering',
+    help: 'Locks kept for the next caller',
+    read: (manager) => manager.stats().lingering,
+  },
+  {
     prometheus: 'holdfast_held',
     opentelemetry: 'holdfast.held',
     help: 'Locks held',
