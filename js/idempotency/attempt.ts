@@ -1,12 +1,27 @@
 /** Handles a request with an Idempotency-Key, as draft-ietf-httpapi-idempotency-key-header-07 describes. */
 
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import { checkText } from '../base/checks.js';
 import { LockTimeoutError, StaleFenceError } from '../base/errors.js';
-import type { Problem } from '../base/http.js';
 import type { Lock } from '../lock/lock.js';
-import type { IdempotentRequest, Settings } from './options.js';
-import type { IdempotencyRecord } from './store.js';
+import { type Answer, type Kept, kept, refusal, replayed } from './answer.js';
+import { DAY_MS, type IdempotentRequest, type Settings } from './options.js';
+import { fingerprintOf, keyOf } from './request.js';
+import { copyAnswer } from './response.js';
+
+/** The record of a request, which is stored as JSON. */
+interface Entry {
+  /** The attempt that wrote it. */
+  readonly attempt: string;
+  readonly fingerprint: string;
+  /** The fence of the attempt's lock. */
+  readonly fence: number;
+  /** `started`: its handler had no effects yet; `effects`: it may have had some; `done`: its answer is known. */
+  readonly state: 'done' | 'effects' | 'started';
+  /** The answer of a request that is `done`. */
+  readonly response?: Kept;
+}
 
 /**
  * The property `request.idempotency` of a handler's request.
@@ -29,7 +44,7 @@ export interface Idempotency {
   readonly interrupted: boolean;
   /** The fence of the lock of the key, for resources that check fences. */
   readonly fence: number;
-  /** Aborted if the lock is lost while the handler runs. */
+  /** Aborted if the lock is lost while the handler runs, or released `grace` ms after its client has gone. */
   readonly signal: AbortSignal;
   /**
    * With the option `marksEffects`, call this before the first effect: after a crash from here on, the request is not
@@ -41,35 +56,16 @@ export interface Idempotency {
   effects(): Promise<void>;
 }
 
-/** An answer as it is kept. @internal */
-export interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | number | string[]>>;
-  readonly body: Buffer;
-}
-
-/** The decision about a request. @internal */
-export type Verdict =
-  | { readonly kind: 'pass' }
-  | {
-      readonly kind: 'refuse';
-      readonly problem: Problem;
-      readonly headers?: Readonly<Record<string, string>>;
-    }
-  | { readonly kind: 'replay'; readonly answer: Answer }
-  | { readonly kind: 'run'; readonly attempt: Attempt };
-
-/** Headers of a connection, of a moment, or of a session, which no repeated answer has. */
-const NOT_KEPT = new Set(
-  'connection content-length date keep-alive set-cookie transfer-encoding'.split(' '),
-);
-
-/** Decides what becomes of a request. @internal */
-export async function judge(settings: Settings, request: IdempotentRequest): Promise<Verdict> {
-  const { methods, required, scope, store } = settings;
-  if (!methods.includes(request.method ?? '')) return { kind: 'pass' };
+/** Returns the answer to a request whose handler is not to run; undefined if it is to run. @internal */
+export async function judge(
+  settings: Settings,
+  request: IdempotentRequest,
+  response: ServerResponse,
+): Promise<Answer | undefined> {
+  const { maxResponseSize, methods, required, scope, store } = settings;
+  if (!methods.includes(request.method ?? '')) return undefined;
   const header = request.headers['idempotency-key'];
-  if (header === undefined) return required ? refusal('missing') : { kind: 'pass' };
+  if (header === undefined) return required ? refusal('missing') : undefined;
   const key = keyOf(header);
   if (key === undefined) return refusal('malformed');
   const fingerprint = fingerprintOf(request);
@@ -79,49 +75,35 @@ export async function judge(settings: Settings, request: IdempotentRequest): Pro
     .update(JSON.stringify([owner, key]))
     .digest('hex');
   // Ahead of the lock: answers that are known are repeated to any number of callers at once.
-  const known = await store.read(id);
+  const known = entryOf(await store.read(id));
   if (known?.state === 'done' || (known && known.fingerprint !== fingerprint)) {
     return repeat(known, fingerprint);
   }
   const lock = await lockOf(settings, id);
   if (lock === undefined) {
-    const since = await store.read(id);
+    const since = entryOf(await store.read(id));
     return since?.state === 'done' ? repeat(since, fingerprint) : refusal('outstanding');
   }
-  let verdict: Verdict | undefined;
+  const attempt = new Attempt(settings, { id, key, lock, fingerprint });
+  let runs = false;
   try {
-    verdict = await begin(settings, { id, key, fingerprint, lock });
-    return verdict;
+    // Before the lock was granted, another request may have changed it.
+    const found = await attempt.begin(known && (await store.read(id)));
+    if (found !== undefined) return repeat(found, fingerprint);
+    runs = true;
   } finally {
-    // The core repeats a release that fails.
-    if (verdict?.kind !== 'run') await lock.release().catch(() => {});
+    if (!runs) await attempt.release();
   }
-}
-
-async function begin(
-  settings: Settings,
-  { id, key, fingerprint, lock }: Candidate,
-): Promise<Verdict> {
-  const { marksEffects, recover, store, ttl } = settings;
-  // Read under the lock, as it is replaced only under the lock.
-  const before = recover ? await store.read(id) : undefined;
-  const found = await store.begin(id, {
-    fingerprint,
-    state: marksEffects ? 'started' : 'effects',
-    fence: lock.fence,
-    ttl,
-    again: recover,
-  });
-  if (found !== undefined) return repeat(found, fingerprint);
-  const interrupted = before?.state === 'effects';
-  return { kind: 'run', attempt: new Attempt(settings, { id, key, lock, interrupted }) };
+  Object.assign(request, { idempotency: attempt });
+  copyAnswer(response, maxResponseSize, attempt);
+  return undefined;
 }
 
 interface Candidate {
   readonly id: string;
   readonly key: string;
-  readonly fingerprint: string;
   readonly lock: Lock;
+  readonly fingerprint: string;
 }
 
 /** The lock of a key; undefined if another request has it for longer than this one may wait. */
@@ -136,25 +118,39 @@ async function lockOf({ locks, wait }: Settings, id: string): Promise<Lock | und
   }
 }
 
-/** A request that is handled, under the lock of its key. @internal */
-export class Attempt implements Idempotency {
+function entryOf(text: string | undefined): Entry | undefined {
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
+/** The answer to a request whose record stays unchanged. */
+function repeat(found: Entry, fingerprint: string): Answer {
+  if (found.fingerprint !== fingerprint) return refusal('reused');
+  if (found.response !== undefined) return replayed(found.response);
+  return refusal(found.state === 'effects' ? 'interrupted' : 'outstanding');
+}
+
+/** A request that is handled, under the lock of its key. */
+class Attempt implements Idempotency {
   readonly key: string;
-  readonly interrupted: boolean;
+  interrupted = false;
+  readonly #given = new AbortController();
   readonly #id: string;
   readonly #lock: Lock;
   readonly #settings: Settings;
+  #entry: Entry;
+  #grace: NodeJS.Timeout | undefined;
   #marked: boolean;
+  #signal: AbortSignal | undefined;
 
-  constructor(
-    settings: Settings,
-    { id, key, lock, interrupted }: { id: string; key: string; lock: Lock; interrupted: boolean },
-  ) {
+  constructor(settings: Settings, { id, key, lock, fingerprint }: Candidate) {
     this.key = key;
-    this.interrupted = interrupted;
     this.#id = id;
     this.#lock = lock;
     this.#settings = settings;
     this.#marked = !settings.marksEffects;
+    const state = this.#marked ? 'effects' : 'started';
+    // The id tells this attempt's record from that of another, also when the answer of the store was lost.
+    this.#entry = { attempt: randomUUID(), fingerprint, fence: lock.fence, state };
   }
 
   get fence(): number {
@@ -162,123 +158,98 @@ export class Attempt implements Idempotency {
   }
 
   get signal(): AbortSignal {
-    return this.#lock.signal;
+    this.#signal ??= AbortSignal.any([this.#lock.signal, this.#given.signal]);
+    return this.#signal;
+  }
+
+  /** Writes the record of this attempt in place of `text`, or returns the record that forbids it. */
+  async begin(text: string | undefined): Promise<Entry | undefined> {
+    const { recover, store } = this.#settings;
+    const found = entryOf(text);
+    const { fingerprint, fence, state } = found ?? this.#entry;
+    const open = found === undefined || state === 'started' || (recover && state === 'effects');
+    if (!open || fingerprint !== this.#entry.fingerprint || fence > this.fence) return found;
+    const interrupted = found?.state === 'effects';
+    // What an earlier attempt may have done stays so until there is an answer.
+    const entry = interrupted ? { ...this.#entry, state: found.state } : this.#entry;
+    if (!(await this.#write(text, entry, this.#unfinishedTtl))) {
+      return this.begin(await store.read(this.#id));
+    }
+    [this.#entry, this.interrupted] = [entry, interrupted];
+    return undefined;
   }
 
   async effects(): Promise<void> {
     if (this.#marked) return;
-    const { store, ttl } = this.#settings;
-    const { name, fence } = this.#lock;
-    if (!(await store.update(this.#id, fence, 'effects', ttl))) {
+    if (!(await this.#change({ ...this.#entry, state: 'effects' }, this.#unfinishedTtl))) {
       const message = `another attempt of the request "${this.key}" has begun, since this one has lost its lock: it must have no effects`;
-      throw new StaleFenceError(message, name, { fence });
+      throw new StaleFenceError(message, this.#lock.name, { fence: this.fence });
     }
     this.#marked = true;
   }
 
-  /** Keeps the answer, before it is sent, and releases the lock. A failure only makes the request unknown. */
-  async finish(answer: Answer): Promise<void> {
-    const { store, ttl } = this.#settings;
-    // A failure ahead of all effects may be tried again.
-    const forget = !this.#marked && answer.status >= 500;
+  /** The record of a request that runs must not end before its handler. */
+  get #unfinishedTtl(): number {
+    return Math.max(this.#settings.ttl, DAY_MS);
+  }
+
+  /** Replaces the record of this attempt, or removes it. Returns false if there is no such record any more. */
+  async #change(to: Entry | undefined, ttl: number): Promise<boolean> {
+    let from: string | undefined = JSON.stringify(this.#entry);
+    while (!(await this.#write(from, to, ttl))) {
+      // `effects` may have changed it without getting the answer.
+      from = await this.#settings.store.read(this.#id);
+      if (entryOf(from)?.attempt !== this.#entry.attempt) return false;
+    }
+    if (to !== undefined) this.#entry = to;
+    return true;
+  }
+
+  /** Calls the store again if it fails, as when its answer was lost: that changes nothing more. */
+  #write(from: string | undefined, to: Entry | undefined, ttl: number): Promise<boolean> {
+    const text = to && JSON.stringify(to);
+    const write = () => this.#settings.store.replace(this.#id, from, text, ttl);
+    return write().catch(write);
+  }
+
+  /** Keeps the answer while the lock is held, so that a repeat that waits for the lock finds it. */
+  async answered(answer: Answer): Promise<void> {
+    clearTimeout(this.#grace);
     try {
-      const state = forget ? undefined : 'done';
-      await store.update(this.#id, this.fence, state, ttl, forget ? undefined : toText(answer));
+      await this.#keep(answer);
     } catch (error) {
-      const advice = 'the request was answered; a repeat of it will be answered 409';
+      const advice =
+        'the client has its answer, but a repeat will find that the outcome is unknown';
       process.emitWarning(`the answer to "${this.key}" could not be kept: ${error}; ${advice}`, {
         code: 'WARN_IDEMPOTENCY_STORE',
       });
     }
-    await this.abandon();
+    await this.release();
   }
 
-  /** Releases the lock. What the handler did stays unknown, unless its answer is kept. */
-  async abandon(): Promise<void> {
-    // The core repeats a release that fails.
+  async #keep(answer: Answer): Promise<void> {
+    const { ttl } = this.#settings;
+    if (answer.status < 500 || this.#marked) {
+      const done = { ...this.#entry, state: 'done', response: kept(answer) } as const;
+      if (await this.#change(done, ttl)) return;
+      throw new Error('its record is gone, or is that of another attempt');
+    }
+    // A failure ahead of all effects may be tried again, but what an earlier attempt did stays unknown.
+    if (!this.interrupted) await this.#change(undefined, ttl);
+  }
+
+  /** The client has gone ahead of the answer: the handler may go on for a time, under the lock. */
+  left(): void {
+    const { grace } = this.#settings;
+    this.#grace = setTimeout(() => {
+      const message = `the client of the request "${this.key}" went away ${grace} ms ago ("grace"): its lock was released`;
+      this.#given.abort(new Error(message));
+      void this.release();
+    }, grace).unref();
+  }
+
+  /** Releases the lock. The core repeats a release that fails. */
+  async release(): Promise<void> {
     await this.#lock.release().catch(() => {});
   }
-}
-
-/** The answer to a request whose record stays unchanged. */
-function repeat(found: IdempotencyRecord, fingerprint: string): Verdict {
-  if (found.fingerprint !== fingerprint) return refusal('reused');
-  if (found.state === 'done') return { kind: 'replay', answer: fromText(found.response ?? '') };
-  return refusal(found.state === 'effects' ? 'interrupted' : 'outstanding');
-}
-
-const PROBLEMS = {
-  missing: {
-    status: 400,
-    title: 'Idempotency-Key is missing',
-    detail: 'this operation needs the header Idempotency-Key: choose a key for what is to be done',
-  },
-  malformed: {
-    status: 400,
-    title: 'Idempotency-Key is malformed',
-    detail:
-      'the header Idempotency-Key must be a string in double quotes, of 1 to 255 characters of ASCII',
-  },
-  outstanding: {
-    status: 409,
-    title: 'A request is outstanding for this Idempotency-Key',
-    detail: 'a request with this key is being processed: repeat this one later',
-  },
-  interrupted: {
-    status: 409,
-    title: 'The outcome of the request for this Idempotency-Key is unknown',
-    detail:
-      'an earlier request with this key ended without an answer, and may have had effects: find out what was done',
-  },
-  reused: {
-    status: 422,
-    title: 'Idempotency-Key is already used',
-    detail: 'this key belongs to a request with another method, URL or body: choose another key',
-  },
-} as const;
-
-function refusal(what: keyof typeof PROBLEMS): Verdict {
-  const headers = what === 'outstanding' ? { 'Retry-After': '1' } : {};
-  return { kind: 'refuse', problem: PROBLEMS[what], headers };
-}
-
-/** The key in a header: a string of RFC 8941, or, as many clients send it, without its quotes. */
-function keyOf(header: string | string[]): string | undefined {
-  if (typeof header !== 'string') return undefined;
-  const quoted = /^"((?:[ !#-[\]-~]|\\["\\]){1,255})"$/.exec(header)?.[1];
-  if (quoted !== undefined) return quoted.replaceAll(/\\(.)/g, '$1');
-  return /^[!#-~]{1,255}$/.test(header) ? header : undefined;
-}
-
-function fingerprintOf({ method, url, originalUrl, headers, body }: IdempotentRequest): string {
-  const has = Number(headers['content-length'] ?? 0) > 0 || 'transfer-encoding' in headers;
-  if (body === undefined && has) {
-    throw new Error(
-      'the body of the request is not known: put the middleware for idempotency behind the one that parses bodies',
-    );
-  }
-  const bytes = Buffer.isBuffer(body) ? body : (JSON.stringify(body, sorted) ?? '');
-  const hash = createHash('sha256').update(`${method} ${originalUrl ?? url}\n`);
-  return hash.update(bytes).digest('hex');
-}
-
-/** For `JSON.stringify`: makes a text that does not depend on the order of properties. */
-function sorted(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-}
-
-function toText({ status, headers, body }: Answer): string {
-  const kept = Object.entries(headers).filter(([name]) => !NOT_KEPT.has(name.toLowerCase()));
-  return JSON.stringify({
-    status,
-    headers: Object.fromEntries(kept),
-    body: body.toString('base64'),
-  });
-}
-
-function fromText(text: string): Answer {
-  const { status, headers, body } = JSON.parse(text);
-  const replayed = { ...headers, 'idempotency-replayed': 'true' };
-  return { status, headers: replayed, body: Buffer.from(body, 'base64') };
 }

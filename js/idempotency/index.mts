@@ -4,8 +4,6 @@ export {
   fastifyIdempotency,
   type Idempotency,
   type IdempotencyOptions,
-  type IdempotencyRecord,
-  type IdempotencyState,
   type IdempotencyStore,
   type IdempotentRequest,
   memoryStore,

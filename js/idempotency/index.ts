@@ -8,10 +8,4 @@ export type { Idempotency } from './attempt.js';
 export { expressIdempotency } from './express.js';
 export { fastifyIdempotency } from './fastify.js';
 export type { IdempotencyOptions, IdempotentRequest } from './options.js';
-export {
-  type IdempotencyRecord,
-  type IdempotencyState,
-  type IdempotencyStore,
-  memoryStore,
-  redisStore,
-} from './store.js';
+export { type IdempotencyStore, memoryStore, redisStore } from './store.js';

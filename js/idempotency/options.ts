@@ -1,7 +1,7 @@
 /** The options of both adapters. */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { checkBoolean, checkObject, checkWhole, show } from '../base/checks.js';
+import { checkBoolean, checkObject, checkWhole, checkWholeNumber, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { LockManager } from '../manager/manager.js';
 import type { IdempotencyStore } from './store.js';
@@ -40,7 +40,7 @@ export interface IdempotentRequest {
  * ```
  */
 export interface IdempotencyOptions {
-  /** The lock manager: the lock `idempotency:…` of a key is held while its request runs. */
+  /** The lock manager: the lock `idempotency:…` of a key is held while its request runs, until its answer is stored. */
   readonly locks: LockManager;
   /** Where answers are kept. */
   readonly store: IdempotencyStore;
@@ -50,10 +50,22 @@ export interface IdempotencyOptions {
    */
   readonly wait?: number;
   /**
-   * How long answers are kept, in ms, from 1000 on.
+   * How long answers are kept, in ms, from 1000 on. A request without an answer is remembered for a day at least.
    * @default 86_400_000, a day
    */
   readonly ttl?: number;
+  /**
+   * How long the lock of a request is held, in ms, after its client has gone ahead of the answer: its handler may still
+   * be at work. 0 to a day.
+   * @default 10_000
+   */
+  readonly grace?: number;
+  /**
+   * The largest body of an answer that is stored, in bytes, up to 256 MiB. A repeat of a request with a larger answer is
+   * answered 409.
+   * @default 1_048_576, 1 MiB
+   */
+  readonly maxResponseSize?: number;
   /**
    * The methods that may have a key, in upper or lower case; requests with other methods are passed on.
    * @default ['POST', 'PATCH']
@@ -88,10 +100,13 @@ export interface IdempotencyOptions {
 /** @internal */
 export type Settings = Required<IdempotencyOptions>;
 
-const DAY_MS = 86_400_000;
+/** @internal */
+export const DAY_MS = 86_400_000;
 const KNOWN = [
+  'grace',
   'locks',
   'marksEffects',
+  'maxResponseSize',
   'methods',
   'recover',
   'required',
@@ -106,6 +121,8 @@ export function settingsOf(options: IdempotencyOptions, caller: string): Setting
   const settings: Settings = {
     wait: 0,
     ttl: DAY_MS,
+    grace: 10_000,
+    maxResponseSize: 1_048_576,
     methods: ['POST', 'PATCH'],
     required: false,
     marksEffects: false,
@@ -114,6 +131,8 @@ export function settingsOf(options: IdempotencyOptions, caller: string): Setting
     ...checkObject<IdempotencyOptions>(options, KNOWN, caller),
   };
   checkWhole(settings.wait, '"wait"', 0, DAY_MS);
+  checkWhole(settings.grace, '"grace"', 0, DAY_MS);
+  checkWholeNumber(settings.maxResponseSize, '"maxResponseSize"', 0, 268_435_456);
   checkWhole(settings.ttl, '"ttl"', 1_000, Number.MAX_SAFE_INTEGER);
   for (const name of ['required', 'marksEffects', 'recover'] as const) {
     checkBoolean(settings[name], `"${name}"`);
@@ -122,7 +141,7 @@ export function settingsOf(options: IdempotencyOptions, caller: string): Setting
   if (typeof settings.locks?.acquire !== 'function') {
     throw missing(caller, 'locks', 'what connect() of holdfast returned');
   }
-  if (typeof settings.store?.begin !== 'function') {
+  if (typeof settings.store?.replace !== 'function') {
     throw missing(caller, 'store', 'such as redisStore(client)');
   }
   return { ...settings, methods: settings.methods.map((method) => method.toUpperCase()) };

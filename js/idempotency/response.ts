@@ -1,90 +1,107 @@
-/** Holds the answer of a handler back until it is known what is sent. */
+/** Copies the answer of a handler while it passes. */
 
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import { argumentError } from '../base/errors.js';
-import type { Answer } from './attempt.js';
+import type { Answer } from './answer.js';
+
+/** What becomes of an answer. @internal */
+export interface Outcome {
+  /** It was handed to the operating system as a whole, or was made for a client that had gone. */
+  answered(answer: Answer): unknown;
+  /** The client has gone ahead of it. `answered` may follow. */
+  left(): unknown;
+  /** It broke off. */
+  release(): unknown;
+}
 
 /**
- * Collects what is written to `response`. When it is ended, `decide` gets the answer, and what it returns is sent.
+ * Tells `outcome` what becomes of the answer that passes through `response`, with a copy of it, without its body if that
+ * has more than `limit` bytes. Changes nothing of what is sent.
  *
  * @internal
  */
-export function holdBack(
-  response: ServerResponse,
-  decide: (answer: Answer) => Promise<Answer>,
-): void {
-  const chunks: Buffer[] = [];
+export function copyAnswer(response: ServerResponse, limit: number, outcome: Outcome): void {
+  let chunks: Buffer[] | undefined = [];
+  let [size, over, inside, hasLeft] = [0, false, false, false];
+  let headers: OutgoingHttpHeaders | undefined;
+  const { writeHead } = response;
+
   const collect = (chunk: unknown, encoding: unknown) => {
-    if (typeof chunk === 'string') {
-      const kind = typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8';
-      chunks.push(Buffer.from(chunk, kind));
-    } else if (chunk instanceof Uint8Array) chunks.push(Buffer.from(chunk));
+    const isText = typeof chunk === 'string';
+    if (chunks === undefined || !(isText || chunk instanceof Uint8Array)) return;
+    const kind = typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8';
+    const copy = isText ? Buffer.from(chunk, kind) : Buffer.from(chunk);
+    size += copy.length;
+    if (size > limit) chunks = undefined;
+    else chunks.push(copy);
   };
-  const callback = (args: readonly unknown[]) =>
-    args.find((each): each is () => void => typeof each === 'function');
-  const { end, flushHeaders, write, writeHead } = response;
-  let ended = false;
+  const settle = (report: () => unknown) => {
+    socket?.off('close', ended);
+    if (over) return;
+    over = true;
+    report();
+  };
+  const answered = () => {
+    const body = chunks && Buffer.concat(chunks);
+    const all = headers ?? response.getHeaders();
+    settle(() => outcome.answered({ status: response.statusCode, headers: all, body }));
+  };
+  // HTTP/2 emits `finish` for each stream that has closed.
+  const ended = () => {
+    if (response.writableEnded) answered();
+    else if (response.headersSent) settle(() => outcome.release());
+    else if (!hasLeft) {
+      hasLeft = true;
+      outcome.left();
+    }
+  };
+  const tapped = (name: 'end' | 'write') => {
+    const own = response[name] as (...args: unknown[]) => unknown;
+    return (...args: unknown[]) => {
+      // Some servers' `end` calls `write`.
+      if (inside || response.writableEnded) return own.apply(response, args);
+      const before = [chunks?.length ?? 0, size] as const;
+      inside = true;
+      try {
+        collect(args[0], args[1]);
+        const result = own.apply(response, args);
+        if (hasLeft && name === 'end') answered();
+        return result;
+      } catch (error) {
+        // Refused by Node: nothing of it was sent.
+        if (chunks !== undefined) [chunks.length, size] = before;
+        throw error;
+      } finally {
+        inside = false;
+      }
+    };
+  };
   Object.assign(response, {
-    flushHeaders: () => {},
-    writeHead(status: number, ...rest: unknown[]) {
-      // Fastify answers once more when a handler has ended and nothing was sent yet.
-      if (ended) return response;
-      response.statusCode = status;
-      if (typeof rest[0] === 'string') response.statusMessage = rest[0];
-      setAll(
-        response,
-        rest.find((each) => typeof each === 'object'),
-      );
-      return response;
-    },
-    write(chunk: unknown, ...rest: unknown[]) {
-      collect(chunk, rest[0]);
-      const done = callback(rest);
-      if (done !== undefined) process.nextTick(done);
-      return true;
-    },
-    end(...args: unknown[]) {
-      if (ended) return response;
-      checkStatus(response.statusCode);
-      ended = true;
-      collect(args[0], args[1]);
-      const body = Buffer.concat(chunks);
-      const headers = response.getHeaders() as Answer['headers'];
-      const held = { status: response.statusCode, headers, body };
-      void decide(held).then((answer) => {
-        Object.assign(response, { end, flushHeaders, write, writeHead });
-        if (answer !== held) replace(response, answer);
-        end.call(response, answer.body, 'utf8', callback(args));
-      });
-      return response;
+    end: tapped('end'),
+    write: tapped('write'),
+    writeHead(...args: unknown[]) {
+      // What other middleware adds below this one, it adds to the repeated answer, too.
+      const given = args.find((each) => typeof each === 'object');
+      const all = { ...response.getHeaders(), ...byName(given) };
+      const result = writeHead.apply(response, args as never);
+      headers = all;
+      return result;
     },
   });
+  response.on('finish', ended).on('close', ended);
+  // A response that waits behind another one on its connection does not learn of its end.
+  const socket = response.socket === null ? response.req?.socket : undefined;
+  socket?.on('close', ended);
+  if (response.destroyed || socket?.destroyed) ended();
 }
 
-/** Puts another answer into the place of the one that was held back. */
-function replace(response: ServerResponse, { status, headers }: Answer): void {
-  // These describe the former body. Node counts the bytes of the new one.
-  for (const name of ['Content-Length', 'Content-Type', 'ETag']) response.removeHeader(name);
-  response.statusCode = status;
-  setAll(response, headers);
-}
-
-function setAll(response: ServerResponse, headers: unknown): void {
-  for (const [name, value] of pairsOf(headers)) response.setHeader(name, value);
-}
-
-/** The headers that `writeHead` was given: by name, or as a list of names and values in turn. */
-function pairsOf(headers: unknown): [string, string | number | string[]][] {
-  if (!Array.isArray(headers)) {
-    const given = Object.entries((headers ?? {}) as OutgoingHttpHeaders);
-    return given.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
+/** The headers that `writeHead` was given, by name in lower case: an object, or a list of names and values. */
+function byName(given: unknown): OutgoingHttpHeaders {
+  const list = Array.isArray(given) ? given : Object.entries(given ?? {}).flat();
+  const all: OutgoingHttpHeaders = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [String(list[i]).toLowerCase(), list[i + 1]];
+    const former = Array.isArray(given) ? all[name] : undefined;
+    if (value !== undefined) all[name] = former === undefined ? value : [former, value].flat();
   }
-  const names = headers.filter((_, i) => i % 2 === 0);
-  return names.map((name, i) => [name, headers[2 * i + 1]]);
-}
-
-/** As Node does, but while the handler that is to blame still runs. */
-function checkStatus(status: number): void {
-  if (Number.isInteger(status) && status >= 100 && status <= 999) return;
-  throw argumentError('ERR_OUT_OF_RANGE', `Invalid status code: ${status}`);
+  return all;
 }

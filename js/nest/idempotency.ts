@@ -3,20 +3,19 @@
 import type { ServerResponse } from 'node:http';
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common';
 import { type Observable, of } from 'rxjs';
-import { PROBLEM_HEADERS } from '../base/http.js';
-import { type Answer, judge, type Verdict } from '../idempotency/attempt.js';
+import { type Reply, send } from '../idempotency/answer.js';
+import { judge } from '../idempotency/attempt.js';
 import {
   type IdempotencyOptions,
   type IdempotentRequest,
   type Settings,
   settingsOf,
 } from '../idempotency/options.js';
-import { holdBack } from '../idempotency/response.js';
 
 /**
  * An interceptor that handles each `Idempotency-Key` once, as `expressIdempotency` does, with Express and with Fastify.
- * Its handlers get `request.idempotency`. Guards run before it, so a caller that they refuse gets no stored answer. Put it outside
- * of interceptors that change answers. Answers are kept whole, so not for long streams.
+ * Its handlers get `request.idempotency`. Guards run before it, so a caller that they refuse gets no stored answer. Answers
+ * pass unchanged, and a copy of what is sent is stored.
  *
  * @example
  * ```ts
@@ -55,32 +54,18 @@ export class IdempotencyInterceptor implements NestInterceptor {
     if (context.getType() !== 'http') return next.handle();
     const http = context.switchToHttp();
     const request = http.getRequest<IdempotentRequest>();
-    const reply = http.getResponse<{ raw?: ServerResponse } & ServerResponse>();
-    const response = reply.raw ?? reply;
-    const verdict = await judge(this.#settings, request);
-    if (verdict.kind === 'pass') return next.handle();
-    if (verdict.kind !== 'run') {
-      // Nest sends an answer in any case, and this one in its place.
-      holdBack(response, async () => answerOf(verdict));
-      return of(undefined);
-    }
-    const { attempt } = verdict;
-    Object.assign(request, { idempotency: attempt });
-    holdBack(response, async (answer) => {
-      await attempt.finish(answer);
-      return answer;
-    });
-    return next.handle();
+    const reply = http.getResponse<Reply | ServerResponse>();
+    const answer = await judge(this.#settings, request, 'raw' in reply ? reply.raw : reply);
+    if (answer === undefined) return next.handle();
+    send(reply, answer);
+    ignoreMore(reply);
+    return of(undefined);
   }
 }
 
-/** The answer to a request whose handler does not run. */
-function answerOf(verdict: Extract<Verdict, { kind: 'refuse' | 'replay' }>): Answer {
-  if (verdict.kind === 'replay') return verdict.answer;
-  const { problem, headers } = verdict;
-  return {
-    status: problem.status,
-    headers: { ...PROBLEM_HEADERS, ...headers },
-    body: Buffer.from(JSON.stringify(problem)),
-  };
+/** Nest, and interceptors around this one, answer in any case: after the answer that was sent, that does nothing. */
+function ignoreMore(reply: Reply | ServerResponse): void {
+  const names =
+    'raw' in reply ? ['send'] : ['end', 'removeHeader', 'setHeader', 'write', 'writeHead'];
+  Object.assign(reply, Object.fromEntries(names.map((name) => [name, () => reply])));
 }

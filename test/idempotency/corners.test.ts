@@ -47,7 +47,10 @@ function onExpress(
   options: Partial<IdempotencyOptions> = {},
 ): Promise<string> {
   const app = express();
-  app.use(express.json(), expressIdempotency({ locks, store: memoryStore(), ...options }));
+  app.use(
+    express.json(),
+    expressIdempotency({ locks, store: memoryStore(), wait: 20_000, ...options }),
+  );
   app.post('/', handler);
   app.use((error: Error, _request: Request, response: Response, _next: unknown) =>
     response.status(500).json({ failed: error.message }),
@@ -57,7 +60,7 @@ function onExpress(
 
 async function onFastify(t: TestContext, handler: RouteHandlerMethod): Promise<string> {
   const app = fastify({ forceCloseConnections: true });
-  await app.register(fastifyIdempotency({ locks, store: memoryStore() }));
+  await app.register(fastifyIdempotency({ locks, store: memoryStore(), wait: 20_000 }));
   app.post('/', handler);
   t.after(() => app.close());
   return `${await app.listen({ host: '127.0.0.1', port: 0 })}/`;
@@ -89,7 +92,7 @@ test('Express: writeHead takes headers as a list, and a status message', async (
   }
 });
 
-test('Fastify: an answer that fails while it is read is answered 500, and gives the lock back', async (t) => {
+test('Fastify: an answer that fails while it is read breaks off, and gives the lock back', async (t) => {
   const url = await onFastify(t, (_request, reply) => {
     const broken = Readable.from(
       (async function* () {
@@ -100,24 +103,18 @@ test('Fastify: an answer that fails while it is read is answered 500, and gives 
     return reply.send(broken);
   });
   const key = randomUUID();
-  assert.equal((await post(url, key)).status, 500);
-  assert.equal((await post(url, key)).status, 500);
-  assert.equal(await held(), 0);
+  await assert.rejects(post(url, key));
+  await until(async () => (await held()) === 0, 'the release of the lock');
+  assert.match((await post(url, key)).text, /The outcome of the request .* is unknown/);
 });
 
-test('Fastify: an answer past the plugin is not known, and gives the lock back', async (t) => {
+test('Fastify: an answer past Fastify is repeated, too', async (t) => {
   const url = await onFastify(t, (_request, reply) => {
     reply.hijack();
     reply.raw.end('mine');
   });
   const key = randomUUID();
-  assert.equal((await post(url, key)).text, 'mine');
-  await until(async () => (await held()) === 0, 'the release of the lock');
-  const { status, text } = await post(url, key);
-  assert.deepEqual(
-    [status, JSON.parse(text).title],
-    [409, 'The outcome of the request for this Idempotency-Key is unknown'],
-  );
+  for (let i = 0; i < 2; i++) assert.equal((await post(url, key)).text, 'mine');
 });
 
 test('a release that fails changes no answer and no error', async (t) => {
@@ -129,11 +126,20 @@ test('a release that fails changes no answer and no error', async (t) => {
     acquire: () => assert.fail('not to wait'),
   };
   const own = (store: IdempotencyOptions['store']) =>
-    onExpress(t, (_request, response) => response.json({}), { locks: failing as never, store });
-  const interrupted = { fingerprint: 'of another request', state: 'effects' } as const;
-  const late = { ...memoryStore(), begin: async () => interrupted };
+    onExpress(t, (_request, response) => response.json({}), {
+      locks: failing as never,
+      store,
+      wait: 0,
+    });
+  const other = { attempt: 'a', fingerprint: 'of another request', fence: 1, state: 'effects' };
+  const reads = [undefined, JSON.stringify(other)];
+  const late = {
+    ...memoryStore(),
+    read: async () => reads.shift(),
+    replace: async () => false,
+  };
   assert.equal((await post(await own(late), randomUUID())).status, 422);
-  const broken = { ...memoryStore(), begin: () => Promise.reject(new Error('the store failed')) };
+  const broken = { ...memoryStore(), replace: () => Promise.reject(new Error('the store failed')) };
   assert.match((await post(await own(broken), randomUUID())).text, /the store failed/);
 });
 
@@ -143,7 +149,7 @@ test('a body with values that have a text of their own is told from others', asy
     Object.assign(request, { body: { at: new Date(Number(request.headers['x-at'])) } });
     next();
   });
-  app.use(expressIdempotency({ locks, store: memoryStore() }));
+  app.use(expressIdempotency({ locks, store: memoryStore(), wait: 20_000 }));
   app.post('/', (_request, response) => response.json({}));
   const url = await serve(t, app);
   const key = randomUUID();
@@ -152,6 +158,52 @@ test('a body with values that have a text of their own is told from others', asy
     [(await at(1)).status, (await at(1)).status, (await at(2)).status],
     [200, 200, 422],
   );
+});
+
+test('bodies that differ have different fingerprints, however deep they are; the order of names does not count', async (t) => {
+  const url = await onExpress(t, (_request, response) => response.json({}));
+  const send = async (key: string, body: string) => {
+    const headers = { 'Content-Type': 'application/json', 'Idempotency-Key': key };
+    return (await fetch(url, { method: 'POST', headers, body })).status;
+  };
+  const deep = (inner: string) => `${'['.repeat(20_000)}${inner}${']'.repeat(20_000)}`;
+  const different = [
+    ['{"a":1e400}', '{"a":null}'],
+    ['[1]', '["1"]'],
+    ['[]', '{}'],
+    ['["a","b"]', '["a\\",\\"b"]'],
+    ['[[1],2]', '[[1,2]]'],
+    ['[[],[[]]]', '[[[]],[]]'],
+    ['{"a":{"b":1},"c":2}', '{"a":{"b":1,"c":2}}'],
+    ['{"__proto__":{"a":1}}', '{"__proto__":{"a":2}}'],
+    ['{"a":"{}"}', '{"a":{}}'],
+    ['{"a":true}', '{"a":"true"}'],
+    [deep('1'), deep('2')],
+  ] as const;
+  for (const [one, other] of different) {
+    const key = randomUUID();
+    const told = [await send(key, one), await send(key, one), await send(key, other)];
+    assert.deepEqual(told, [200, 200, 422], `${one.slice(0, 40)} ${other.slice(0, 40)}`);
+  }
+  const key = randomUUID();
+  const first = await send(key, '{"b":[{"d":1,"c":2}],"a":1}');
+  assert.deepEqual([first, await send(key, '{"a":1,"b":[{"c":2,"d":1}]}')], [200, 200]);
+});
+
+test('a body that contains itself is an error', { timeout: 30_000 }, async (t) => {
+  const app = express();
+  app.use((request: Request, _response: Response, next: () => void) => {
+    const body: { self?: object } = {};
+    body.self = body;
+    Object.assign(request, { body });
+    next();
+  });
+  app.use(expressIdempotency({ locks, store: memoryStore() }));
+  app.use((error: Error, _request: Request, response: Response, _next: unknown) =>
+    response.status(500).json({ failed: error.message }),
+  );
+  const { status, text } = await post(await serve(t, app), randomUUID());
+  assert.deepEqual([status, /one object in two places/.test(text)], [500, true]);
 });
 
 test('a scope that is no text is an error, not one scope for all', async (t) => {

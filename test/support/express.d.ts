@@ -17,6 +17,7 @@ declare module 'express' {
   type ErrorHandler = (error: Error, request: Request, response: Response, next: Next) => unknown;
 
   export interface Express {
+    (request: IncomingMessage, response: ServerResponse, next?: Next): void;
     get(path: string, ...handlers: Handler[]): this;
     post(path: string, ...handlers: Handler[]): this;
     put(path: string, ...handlers: Handler[]): this;
