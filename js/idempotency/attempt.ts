@@ -172,7 +172,7 @@ class Attempt implements Idempotency {
     const interrupted = found?.state === 'effects';
     // What an earlier attempt may have done stays so until there is an answer.
     const entry = interrupted ? { ...this.#entry, state: found.state } : this.#entry;
-    if (!(await this.#write(text, entry, this.#unfinishedTtl))) {
+    if (!(await this.#write(text, entry))) {
       return this.begin(await store.read(this.#id));
     }
     [this.#entry, this.interrupted] = [entry, interrupted];
@@ -180,23 +180,18 @@ class Attempt implements Idempotency {
   }
 
   async effects(): Promise<void> {
-    if (this.#marked) return;
-    if (!(await this.#change({ ...this.#entry, state: 'effects' }, this.#unfinishedTtl))) {
+    if (this.#marked || this.#entry.state === 'done') return;
+    if (!(await this.#change({ ...this.#entry, state: 'effects' }))) {
       const message = `another attempt of the request "${this.key}" has begun, since this one has lost its lock: it must have no effects`;
       throw new StaleFenceError(message, this.#lock.name, { fence: this.fence });
     }
     this.#marked = true;
   }
 
-  /** The record of a request that runs must not end before its handler. */
-  get #unfinishedTtl(): number {
-    return Math.max(this.#settings.ttl, DAY_MS);
-  }
-
   /** Replaces the record of this attempt, or removes it. Returns false if there is no such record any more. */
-  async #change(to: Entry | undefined, ttl: number): Promise<boolean> {
+  async #change(to: Entry | undefined): Promise<boolean> {
     let from: string | undefined = JSON.stringify(this.#entry);
-    while (!(await this.#write(from, to, ttl))) {
+    while (!(await this.#write(from, to))) {
       // `effects` may have changed it without getting the answer.
       from = await this.#settings.store.read(this.#id);
       if (entryOf(from)?.attempt !== this.#entry.attempt) return false;
@@ -206,8 +201,10 @@ class Attempt implements Idempotency {
   }
 
   /** Calls the store again if it fails, as when its answer was lost: that changes nothing more. */
-  #write(from: string | undefined, to: Entry | undefined, ttl: number): Promise<boolean> {
+  #write(from: string | undefined, to: Entry | undefined): Promise<boolean> {
     const text = to && JSON.stringify(to);
+    // The record of a request that runs must not end before its handler.
+    const ttl = Math.max(this.#settings.ttl, to?.state === 'done' ? 0 : DAY_MS);
     const write = () => this.#settings.store.replace(this.#id, from, text, ttl);
     return write().catch(write);
   }
@@ -228,14 +225,13 @@ class Attempt implements Idempotency {
   }
 
   async #keep(answer: Answer): Promise<void> {
-    const { ttl } = this.#settings;
     if (answer.status < 500 || this.#marked) {
       const done = { ...this.#entry, state: 'done', response: kept(answer) } as const;
-      if (await this.#change(done, ttl)) return;
+      if (await this.#change(done)) return;
       throw new Error('its record is gone, or is that of another attempt');
     }
     // A failure ahead of all effects may be tried again, but what an earlier attempt did stays unknown.
-    if (!this.interrupted) await this.#change(undefined, ttl);
+    if (!this.interrupted) await this.#change(undefined);
   }
 
   /** The client has gone ahead of the answer: the handler may go on for a time, under the lock. */

@@ -102,32 +102,23 @@ export type Settings = Required<IdempotencyOptions>;
 
 /** @internal */
 export const DAY_MS = 86_400_000;
-const KNOWN = [
-  'grace',
-  'locks',
-  'marksEffects',
-  'maxResponseSize',
-  'methods',
-  'recover',
-  'required',
-  'scope',
-  'store',
-  'ttl',
-  'wait',
-];
+const DEFAULTS = {
+  wait: 0,
+  ttl: DAY_MS,
+  grace: 10_000,
+  maxResponseSize: 1_048_576,
+  methods: ['POST', 'PATCH'],
+  required: false,
+  marksEffects: false,
+  recover: false,
+  scope: ({ headers }: IdempotentRequest) => headers.authorization ?? '',
+};
+const KNOWN = ['locks', 'store', ...Object.keys(DEFAULTS)];
 
 /** Checks the options, and fills in the defaults. @internal */
 export function settingsOf(options: IdempotencyOptions, caller: string): Settings {
   const settings: Settings = {
-    wait: 0,
-    ttl: DAY_MS,
-    grace: 10_000,
-    maxResponseSize: 1_048_576,
-    methods: ['POST', 'PATCH'],
-    required: false,
-    marksEffects: false,
-    recover: false,
-    scope: ({ headers }) => headers.authorization ?? '',
+    ...DEFAULTS,
     ...checkObject<IdempotencyOptions>(options, KNOWN, caller),
   };
   checkWhole(settings.wait, '"wait"', 0, DAY_MS);

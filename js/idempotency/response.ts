@@ -20,33 +20,21 @@ export interface Outcome {
  * @internal
  */
 export function copyAnswer(response: ServerResponse, limit: number, outcome: Outcome): void {
-  let chunks: Buffer[] | undefined = [];
-  let [size, over, inside, hasLeft] = [0, false, false, false];
-  let headers: OutgoingHttpHeaders | undefined;
-  const { writeHead } = response;
-
-  const collect = (chunk: unknown, encoding: unknown) => {
-    const isText = typeof chunk === 'string';
-    if (chunks === undefined || !(isText || chunk instanceof Uint8Array)) return;
-    const kind = typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8';
-    const copy = isText ? Buffer.from(chunk, kind) : Buffer.from(chunk);
-    size += copy.length;
-    if (size > limit) chunks = undefined;
-    else chunks.push(copy);
-  };
+  const [headersOf, bodyOf] = [copyHead(response), copyBody(response, limit, ended)];
+  let [over, hasLeft] = [false, false];
+  // A response that waits behind another one on its connection does not learn of its end.
+  const socket = response.socket === null ? response.req?.socket : undefined;
   const settle = (report: () => unknown) => {
-    socket?.off('close', ended);
-    if (over) return;
+    if (!over) report();
     over = true;
-    report();
+    socket?.off('close', gone);
   };
   const answered = () => {
-    const body = chunks && Buffer.concat(chunks);
-    const all = headers ?? response.getHeaders();
-    settle(() => outcome.answered({ status: response.statusCode, headers: all, body }));
+    const [status, headers] = [response.statusCode, headersOf()];
+    settle(() => outcome.answered({ status, headers, body: bodyOf() }));
   };
   // HTTP/2 emits `finish` for each stream that has closed.
-  const ended = () => {
+  const gone = () => {
     if (response.writableEnded) answered();
     else if (response.headersSent) settle(() => outcome.release());
     else if (!hasLeft) {
@@ -54,44 +42,64 @@ export function copyAnswer(response: ServerResponse, limit: number, outcome: Out
       outcome.left();
     }
   };
+  function ended() {
+    if (hasLeft) answered();
+  }
+  response.on('finish', gone).on('close', gone);
+  socket?.on('close', gone);
+  if (response.destroyed || socket?.destroyed) gone();
+}
+
+/** Copies the headers as they are at this point: what middleware below adds, it adds to a repeated answer, too. */
+function copyHead(response: ServerResponse): () => OutgoingHttpHeaders {
+  const { writeHead } = response;
+  let headers: OutgoingHttpHeaders | undefined;
+  const tapped = (...args: unknown[]) => {
+    const given = args.find((each) => typeof each === 'object');
+    const all = { ...response.getHeaders(), ...byName(given) };
+    const result = writeHead.apply(response, args as never);
+    headers = all;
+    return result;
+  };
+  Object.assign(response, { writeHead: tapped });
+  return () => headers ?? response.getHeaders();
+}
+
+/** Copies a body of at most `limit` bytes, and calls `ended` after each `end`. */
+function copyBody(response: ServerResponse, limit: number, ended: () => void) {
+  let chunks: Buffer[] | undefined = [];
+  let [room, inside] = [limit, false];
+  const add = (chunk: unknown, encoding: unknown) => {
+    if (typeof chunk !== 'string' && !(chunk instanceof Uint8Array)) return;
+    const kind = typeof encoding === 'string' ? encoding : 'utf8';
+    const copy = Buffer.from(chunk as string, kind as BufferEncoding);
+    room -= copy.length;
+    if (room < 0) chunks = undefined;
+    chunks?.push(copy);
+  };
   const tapped = (name: 'end' | 'write') => {
     const own = response[name] as (...args: unknown[]) => unknown;
     return (...args: unknown[]) => {
-      // Some servers' `end` calls `write`.
+      // The `end` of some servers calls `write`.
       if (inside || response.writableEnded) return own.apply(response, args);
-      const before = [chunks?.length ?? 0, size] as const;
+      const before = [chunks?.length ?? 0, room] as const;
       inside = true;
       try {
-        collect(args[0], args[1]);
+        add(args[0], args[1]);
         const result = own.apply(response, args);
-        if (hasLeft && name === 'end') answered();
+        if (name === 'end') ended();
         return result;
       } catch (error) {
         // Refused by Node: nothing of it was sent.
-        if (chunks !== undefined) [chunks.length, size] = before;
+        if (chunks !== undefined) [chunks.length, room] = before;
         throw error;
       } finally {
         inside = false;
       }
     };
   };
-  Object.assign(response, {
-    end: tapped('end'),
-    write: tapped('write'),
-    writeHead(...args: unknown[]) {
-      // What other middleware adds below this one, it adds to the repeated answer, too.
-      const given = args.find((each) => typeof each === 'object');
-      const all = { ...response.getHeaders(), ...byName(given) };
-      const result = writeHead.apply(response, args as never);
-      headers = all;
-      return result;
-    },
-  });
-  response.on('finish', ended).on('close', ended);
-  // A response that waits behind another one on its connection does not learn of its end.
-  const socket = response.socket === null ? response.req?.socket : undefined;
-  socket?.on('close', ended);
-  if (response.destroyed || socket?.destroyed) ended();
+  Object.assign(response, { end: tapped('end'), write: tapped('write') });
+  return () => chunks && Buffer.concat(chunks);
 }
 
 /** The headers that `writeHead` was given, by name in lower case: an object, or a list of names and values. */

@@ -43,9 +43,7 @@ export interface IdempotencyStore {
 export function memoryStore(): IdempotencyStore {
   const records = new Map<string, string>();
   return {
-    async read(id) {
-      return records.get(id);
-    },
+    read: async (id) => records.get(id),
     async replace(id, from, to) {
       const found = records.get(id);
       if (found !== from && found !== to) return false;
@@ -102,11 +100,8 @@ export function redisStore(
   const run = (script: string, id: string, ...args: string[]) =>
     evaluate(client, script, [prefix + id], args);
   return {
-    async read(id) {
-      return ((await run(READ, id)) as string | null) ?? undefined;
-    },
-    async replace(id, from = '', to = '', ttl) {
-      return (await run(REPLACE, id, from, to, `${ttl}`)) === 1;
-    },
+    read: async (id) => ((await run(READ, id)) as string | null) ?? undefined,
+    replace: async (id, from = '', to = '', ttl) =>
+      (await run(REPLACE, id, from, to, `${ttl}`)) === 1,
   };
 }

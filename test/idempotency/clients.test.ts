@@ -9,7 +9,7 @@ import { pipeline, Readable } from 'node:stream';
 import { after, before, type TestContext, test } from 'node:test';
 import { expressIdempotency, type IdempotencyOptions, memoryStore } from 'holdfast/idempotency';
 import { connect, type LockManager } from '../support/holdfast.js';
-import { until } from '../support/wait.js';
+import { sleep, until } from '../support/wait.js';
 import { bytes, gate, type Handler, listener, serve, Wire } from './plain.js';
 import { post } from './services.js';
 
@@ -44,19 +44,24 @@ test(
   async (t) => {
     const entered = gate();
     let count = 0;
-    const { port, key, again } = await start(t, async ({ idempotency }, response) => {
+    let signal: AbortSignal | undefined;
+    const handler: Handler = async ({ idempotency }, response) => {
       count += 1;
       entered.open();
       await once(response, 'close');
-      assert.equal(idempotency?.signal.aborted, false);
+      signal = idempotency?.signal;
       response.writeHead(201, { 'X-Raw': 'yes' }).end('paid');
-    });
+    };
+    const { port, key, again } = await start(t, handler, { grace: 50 });
     const wire = new Wire(t, port, bytes(key));
     await entered.opened;
     wire.socket.destroy();
     await isFree();
     const { status, text, headers } = await again();
     assert.deepEqual([status, text, headers.get('x-raw'), count], [201, 'paid', 'yes', 1]);
+    // Later than the end of grace would be.
+    await sleep(60);
+    assert.equal(signal?.aborted, false);
   },
 );
 

@@ -136,6 +136,24 @@ test('effects() whose answer was lost fails, and the request runs again after it
   assert.deepEqual([await send(), await send(), await send()], ['503 1', '201 2', '201 2']);
 });
 
+test('effects() after the answer is stored does not change it', { timeout: 30_000 }, async (t) => {
+  let late: Promise<void> | undefined;
+  const send = await start(
+    t,
+    memoryStore(),
+    ({ idempotency }, response) => {
+      response.end('accepted');
+      late = isFree().then(() => idempotency?.effects());
+    },
+    { marksEffects: true, recover: true },
+  );
+  assert.equal(await send(), '200 accepted');
+  await late;
+  const before = late;
+  assert.equal(await send(), '200 accepted');
+  assert.equal(late, before);
+});
+
 test('what an attempt may have done is told to all later ones, also after one that failed early', async (t) => {
   const told: (boolean | undefined)[] = [];
   const send = await start(
