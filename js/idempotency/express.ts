@@ -26,9 +26,10 @@ export function expressIdempotency(
 ): (request: IdempotentRequest, response: ServerResponse, next: (error?: unknown) => void) => void {
   const settings = settingsOf(options, 'expressIdempotency');
   return (request, response, next) => {
-    judge(settings, request, response).then(
-      (answer) => (answer === undefined ? next() : send(response, answer)),
-      next,
-    );
+    judge(settings, request, response).then((answer) => {
+      // What the handler throws is not a rejection of this promise, and what it writes goes out before what it throws.
+      if (answer === undefined) process.nextTick(next);
+      else send(response, answer);
+    }, next);
   };
 }

@@ -239,20 +239,24 @@ test(
   async (t) => {
     const signals: AbortSignal[] = [];
     let socket = new Socket();
-    const { port } = await start(
-      t,
-      async (request, response) => {
-        socket = request.socket;
-        if (request.idempotency) signals.push(request.idempotency.signal);
-        response.end('ok');
-      },
-      { grace: 0 },
-    );
+    let missing = 0;
+    const handler: Handler = async (request, response) => {
+      socket = request.socket;
+      if (request.idempotency) signals.push(request.idempotency.signal);
+      missing -= 1;
+      // The others wait behind the first, until all have been handled.
+      const isFirst = request.headers['idempotency-key']?.toString().startsWith('first');
+      if (isFirst) await until(() => missing === 0, 'the others');
+      response.end('ok');
+    };
+    const { port } = await start(t, handler, { grace: 0 });
     const wire = new Wire(t, port);
     const answers = () => wire.received.split('HTTP/1.1 200').length - 1;
     const send = async (count: number) => {
       const before = answers();
-      wire.socket.write(Array.from({ length: count }, () => bytes(randomUUID())).join(''));
+      missing = count;
+      const others = Array.from({ length: count - 1 }, () => bytes(randomUUID()));
+      wire.socket.write(bytes(`first-${randomUUID()}`) + others.join(''));
       await until(() => answers() === before + count, 'the answers');
       await isFree();
     };

@@ -207,6 +207,29 @@ for (const [framework, start] of Object.entries(FRAMEWORKS)) {
   });
 }
 
+test('Express: what a handler has written before it fails reaches the client, as without the middleware', async (t) => {
+  const received: string[] = [];
+  for (const given of [undefined, options()]) {
+    const app = express();
+    app.use(express.json());
+    if (given) app.use(expressIdempotency(given));
+    app.post('/', async (_request, response) => {
+      response.write('a part');
+      throw new Error('failed');
+    });
+    // Express prints the errors of handlers otherwise.
+    app.use((error: Error, _request: Request, response: Response, _next: unknown) => {
+      assert.ok(response.headersSent);
+      response.destroy(error);
+    });
+    const wire = new Wire(t, await serve(t, app), bytes('a'));
+    await until(() => wire.closed, 'the end of the connection');
+    received.push(wire.received.replace(/^Date: .*\r\n/m, ''));
+  }
+  assert.match(received[0] ?? '', /a part/);
+  assert.equal(received[1], received[0]);
+});
+
 test('Express: the path of a router belongs to the request', async (t) => {
   const app = express();
   app.use(express.json());
