@@ -215,8 +215,7 @@ class Attempt implements Idempotency {
     try {
       await this.#keep(answer);
     } catch (error) {
-      const advice =
-        'the client has its answer, but a repeat will find that the outcome is unknown';
+      const advice = 'a repeat will be answered as after a crash';
       process.emitWarning(`the answer to "${this.key}" could not be kept: ${error}; ${advice}`, {
         code: 'WARN_IDEMPOTENCY_STORE',
       });
