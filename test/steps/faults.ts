@@ -1,0 +1,63 @@
+/** What can happen between two steps. */
+
+import type { Fate } from '../support/wire.js';
+
+/** What a fault does to the first caller. */
+export interface Running {
+  close(): void;
+  signal(signal: NodeJS.Signals): void;
+}
+
+export interface Fault {
+  readonly name: string;
+  /** Whether it happens to a process: its leases are short then. */
+  readonly process?: 'stopped' | 'killed';
+  fate(running: Running): Fate;
+}
+
+const PASSES = { executed: true, answered: true, then: 'goes on' } as const;
+
+export const FAULTS: readonly Fault[] = [
+  {
+    name: 'not executed, no answer',
+    fate: () => ({ executed: false, answered: false, then: 'silence' }),
+  },
+  {
+    name: 'executed, no answer',
+    fate: () => ({ executed: true, answered: false, then: 'silence' }),
+  },
+  {
+    name: 'executed, reset before the answer',
+    fate: () => ({ executed: true, answered: false, then: 'reset' }),
+  },
+  {
+    name: 'connection closed after the answer',
+    fate: () => ({ executed: true, answered: true, then: 'close' }),
+  },
+  {
+    name: 'not executed, server away until the caller gives up',
+    fate: () => ({ executed: false, answered: false, then: 'reset', away: true }),
+  },
+  {
+    name: 'executed, server away until the caller gives up',
+    fate: () => ({ executed: true, answered: false, then: 'reset', away: true }),
+  },
+  {
+    name: 'manager closed before the answer',
+    fate: (running) => ({ ...PASSES, before: () => running.close() }),
+  },
+  {
+    name: 'manager closed after the answer',
+    fate: (running) => ({ ...PASSES, after: () => running.close() }),
+  },
+  {
+    name: 'process stopped past its lease',
+    process: 'stopped',
+    fate: (running) => ({ ...PASSES, before: () => running.signal('SIGSTOP') }),
+  },
+  {
+    name: 'process killed',
+    process: 'killed',
+    fate: (running) => ({ ...PASSES, before: () => running.signal('SIGKILL') }),
+  },
+];

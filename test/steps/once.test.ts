@@ -1,0 +1,5 @@
+/** `runOnce`, broken off between any two of its steps. */
+
+import { breakEveryStep } from './harness.js';
+
+breakEveryStep('once');

@@ -1,0 +1,117 @@
+/** `runOnce` in each of its forms: docs/once.md. */
+
+import { connect, type LockManager } from '../support/holdfast.js';
+import { type Feature, type Outcome, type Promised, type Scene, type Seen, warmUp } from './feature.js';
+
+/** How long a process under test waits for an answer, in ms. */
+export const COMMAND_MS = 500;
+
+interface Form {
+  readonly retry: boolean;
+  readonly keepResult: boolean;
+}
+
+interface Result {
+  readonly ran: boolean;
+  readonly reason?: string;
+  readonly value?: unknown;
+}
+
+function resultOf({ value }: Outcome): Result | undefined {
+  return value as Result | undefined;
+}
+
+/** The results of all calls that have one. */
+function results({ first, second, again }: Seen): Result[] {
+  return [first, second, again].flatMap((each) => resultOf(each) ?? []);
+}
+
+const count = ({ effects }: Seen, effect: string) =>
+  effects.filter((each) => each.startsWith(effect)).length;
+
+/** No two bodies at the same time; a process that was stopped may not have known. */
+const oneAtATime: Promised<unknown> = ({ fault, effects }) => {
+  if (fault === 'process stopped past its lease') return true;
+  let running = '';
+  return effects.every((effect) => {
+    const [what, who = ''] = effect.split(' ');
+    if (what === 'ends') {
+      running = '';
+      return true;
+    }
+    const alone = running === '' || fault === 'process killed';
+    running = who;
+    return alone;
+  });
+};
+
+function once({ retry, keepResult }: Form): Feature<LockManager> {
+  const options = [retry ? 'retry' : '', keepResult ? 'keepResult' : ''].filter(Boolean);
+  const call = (locks: LockManager, scene: Scene, wait: number) =>
+    locks.runOnce(
+      scene.name,
+      { slot: 's', retry, keepResult, ttl: scene.ttl, wait, keep: 600_000 },
+      async () => {
+        scene.note(`begins ${scene.who}`);
+        // A body takes its time: here the turns in which the answers of others come.
+        await new Promise((resolve) => setImmediate(resolve));
+        scene.note(`ends ${scene.who}`);
+        return { by: scene.who };
+      },
+    );
+  const always: Record<string, Promised<unknown>> = {
+    'a call ends': ({ first, second, again }) =>
+      [first, second, again].every(({ error }) => error?.name !== 'Never'),
+    'who comes when the lock is free gets a result': ({ second, again }) =>
+      [second, again].every((each) => resultOf(each) !== undefined),
+    'no two bodies run at a time': oneAtATime,
+    'after a result the slot is done': ({ again }) => resultOf(again)?.reason === 'done',
+    'a body whose caller got its result is the last': (seen) =>
+      resultOf(seen.first)?.ran !== true || count(seen, 'begins') === 1,
+    'nothing is left but the marker': ({ store }) =>
+      Object.keys(store).every((key) => key.endsWith('@s')),
+  };
+  const atMostOnce: Record<string, Promised<unknown>> = {
+    'the body runs at most once': (seen) => count(seen, 'begins') <= 1,
+  };
+  const withRetry: Record<string, Promised<unknown>> = {
+    'done is a slot whose body has ended': (seen) =>
+      !results(seen).some(({ reason }) => reason === 'done') || count(seen, 'ends') >= 1,
+    'after a crash or an error the next caller runs the body': (seen) =>
+      resultOf(seen.first) !== undefined ||
+      seen.effects.includes('ends first') ||
+      resultOf(seen.second)?.ran === true,
+  };
+  const kept: Record<string, Promised<unknown>> = {
+    'every later caller gets what the body returned to its own': (seen) => {
+      const { first, second, again } = seen;
+      const ran = [first, second].map(resultOf).find((result) => result?.ran === true);
+      if (ran === undefined) return true;
+      const later = resultOf(first)?.ran === true ? [second, again] : [again];
+      const value = JSON.stringify(ran.value);
+      return later.every((each) => JSON.stringify(resultOf(each)?.value) === value);
+    },
+    'a value is one that a body has returned': (seen) =>
+      results(seen).every(({ value }) => {
+        const by = (value as { by?: string } | undefined)?.by;
+        return by === undefined || seen.effects.includes(`ends ${by}`);
+      }),
+  };
+  return {
+    name: `runOnce${options.length > 0 ? ` with ${options.join(' and ')}` : ''}`,
+    page: 'docs/once.md',
+    memory: true,
+    open: async ({ url }) => warmUp(await connect(url, { commandTimeout: COMMAND_MS })),
+    close: (locks) => locks.close(),
+    first: (locks, scene) => call(locks, scene, 1_000),
+    second: (locks, scene) => call(locks, scene, scene.wait),
+    promises: { ...always, ...(retry ? withRetry : atMostOnce), ...(keepResult ? kept : {}) },
+  };
+}
+
+export const features: readonly Feature[] = [
+  once({ retry: false, keepResult: false }),
+  once({ retry: false, keepResult: true }),
+  once({ retry: true, keepResult: false }),
+  once({ retry: true, keepResult: true }),
+];
