@@ -12,6 +12,8 @@ export interface Fault {
   readonly name: string;
   /** Whether it happens to a process: its leases are short then. */
   readonly process?: 'stopped' | 'killed';
+  /** Whether it closes what the caller has opened. */
+  readonly closes?: boolean;
   fate(running: Running): Fate;
 }
 
@@ -44,10 +46,12 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: 'manager closed before the answer',
+    closes: true,
     fate: (running) => ({ ...PASSES, before: () => running.close() }),
   },
   {
     name: 'manager closed after the answer',
+    closes: true,
     fate: (running) => ({ ...PASSES, after: () => running.close() }),
   },
   {

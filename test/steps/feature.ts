@@ -78,8 +78,10 @@ export interface Feature<Client = any, Prepared extends Preparation = any> {
   readonly memory?: boolean;
   /** Whether its first caller is a process of its own in any case, see `runsIn`. */
   readonly ownProcess?: boolean;
+  /** Whether its end leaves locks to expire. */
+  readonly leavesLocks?: boolean;
   prepare?(scene: Scene): Promise<Prepared>;
-  /** Opens what a caller uses; its requests are none of the steps, unless `opens` says so. */
+  /** Opens what a caller uses; its requests are none of the steps unless they name the case. */
   open(scene: Scene): Promise<Client>;
   /** Ends what `open` opened: a fault of its own. For a process it is SIGTERM. */
   close(client: Client, scene: Scene): Promise<unknown>;

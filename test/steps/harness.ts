@@ -93,7 +93,7 @@ async function breakAll(list: string, feature: Feature) {
     inTurns(here, feature.ownProcess === true ? PROCESSES_AT_ONCE : AT_ONCE, tryCase),
     inTurns(apart, PROCESSES_AT_ONCE, tryCase),
   ]);
-  const turns = feature.memory === true ? await closeAtEachTurn(list, feature) : [];
+  const turns = feature.memory === true ? await closeAtEachTurn(feature) : [];
   const steps = `${requests.length} steps x ${FAULTS.length} faults`;
   return {
     steps: turns.length > 0 ? `${steps}, ${turns.length} turns of the store in the process` : steps,
@@ -142,7 +142,8 @@ async function tryCase(it: Case): Promise<Tried> {
 
 async function tryOnce(it: Case) {
   const { feature, fault, step } = it;
-  const ttl = fault?.process === undefined ? LONG_MS : SHORT_MS;
+  const ends = fault?.process !== undefined || (fault?.closes === true && feature.leavesLocks === true);
+  const ttl = ends ? SHORT_MS : LONG_MS;
   const through = new URL(servers[feature.through ?? 'redis'] ?? '');
   const isRedis = through.protocol === 'redis:';
   const place = placeOf({ url: through.href, ttl });
@@ -330,13 +331,14 @@ async function callSecond(feature: Feature, place: Place, prepared: unknown): Pr
 }
 
 /** The store in the process has no requests: the manager is closed at each turn of the event loop. */
-async function closeAtEachTurn(list: string, feature: Feature): Promise<Tried[]> {
+async function closeAtEachTurn(feature: Feature): Promise<Tried[]> {
   const seen: Tried[] = [];
   for (let turn = 0, ended = false; !ended; turn += 1) {
     const place = placeOf({ url: `memory:steps-${cases}`, ttl: LONG_MS });
     // A store of the process lasts as long as somebody is connected.
     const keeper = await feature.open(sceneOf(place));
-    const caller = beginHere(feature, { ...place, who: 'first' });
+    const prepared = await feature.prepare?.(sceneOf(place));
+    const caller = beginHere(feature, { ...place, who: 'first', given: prepared?.given });
     const { outcome } = await caller.opened;
     void outcome.then(() => {
       ended = true;
@@ -347,14 +349,14 @@ async function closeAtEachTurn(list: string, feature: Feature): Promise<Tried[]>
     caller.close();
     const first = await outcome;
     ended = ended && first.error === undefined;
-    const second = await callSecond(feature, { ...place, who: 'second' }, undefined);
+    const second = await callSecond(feature, { ...place, who: 'second' }, prepared);
     await caller.end();
-    const again = await callSecond(feature, { ...place, who: 'again' }, undefined);
+    const again = await callSecond(feature, { ...place, who: 'again' }, prepared);
+    await prepared?.close?.();
     await feature.close(keeper, sceneOf(place));
     const what = { fault: 'closed in memory:', step: turn, request: `turn ${turn}` };
-    seen.push({ ...what, first, second, again, effects: effectsOf(place), store: {}, prepared: {} });
+    seen.push({ ...what, first, second, again, effects: effectsOf(place), store: {}, prepared });
   }
-  void list;
   return seen;
 }
 

@@ -2,9 +2,7 @@
 
 import { connect, type LockManager } from '../support/holdfast.js';
 import { type Feature, type Outcome, type Promised, type Scene, type Seen, warmUp } from './feature.js';
-
-/** How long a process under test waits for an answer, in ms. */
-export const COMMAND_MS = 500;
+import { COMMAND_MS } from './holding.js';
 
 interface Form {
   readonly retry: boolean;

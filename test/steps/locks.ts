@@ -1,0 +1,186 @@
+/** Locks of several steps: adopt, downgrade, several names, a place in the wait queue. */
+
+import { connect, type Lock, type LockManager } from '../support/holdfast.js';
+import { until } from '../support/wait.js';
+import { type Feature, type Preparation, type Scene, warmUp } from './feature.js';
+import { COMMAND_MS, check, OF_LOCKS, use } from './holding.js';
+
+const managed = {
+  memory: true,
+  open: async ({ url }: Scene) => warmUp(await connect(url, { commandTimeout: COMMAND_MS })),
+  close: (locks: LockManager) => locks.close(),
+};
+
+function beliefOf(lock: Lock) {
+  return { key: `lock:${lock.name}`, token: lock.toJSON().token, held: () => lock.held };
+}
+
+/** Writes the fences down, and uses a lock. In a store of this process nobody else can look. */
+async function useLock(scene: Scene, lock: Lock): Promise<void> {
+  if (lock.held) scene.note(`fence ${lock.fence}`);
+  if (!scene.url.startsWith('memory:')) return use(scene, beliefOf(lock));
+  if (!lock.held) return;
+  scene.note(`has ${scene.who}`);
+  await new Promise((resolve) => setImmediate(resolve));
+  scene.note(`had ${scene.who}`);
+}
+
+/** Takes the whole lock, uses it, and gives it back. */
+async function takeWhole(locks: LockManager, scene: Scene): Promise<string> {
+  const lock = await locks.acquire(scene.name, { ttl: scene.ttl, wait: scene.wait });
+  await useLock(scene, lock);
+  await lock.release();
+  return 'had it';
+}
+
+const promises = {
+  ...OF_LOCKS,
+  'every later owner has a greater fence': ({ effects }: { effects: readonly string[] }) => {
+    const fences = effects.filter((each) => each.startsWith('fence ')).map((each) => each.slice(6));
+    return fences.every((fence, at) => at === 0 || Number(fence) > Number(fences[at - 1]));
+  },
+};
+
+/** A holder in this process, which no fault meets. */
+interface Holder extends Preparation {
+  readonly lock: Lock;
+  /** Why it lost the lock. */
+  lost(): string | undefined;
+}
+
+async function holderOf(scene: Scene, name: string): Promise<Holder> {
+  const locks = await connect(scene.url.startsWith('memory:') ? scene.url : scene.servers['redis']);
+  let reason: string | undefined;
+  locks.on('lost', (_, error) => {
+    reason = error.reason;
+  });
+  const lock = await locks.acquire(name, { ttl: scene.ttl });
+  return { given: lock.toJSON(), lock, lost: () => reason, close: () => locks.close() };
+}
+
+const adopt: Feature<LockManager, Holder> = {
+  ...managed,
+  name: 'adopt',
+  page: 'docs/guide.md, To another process',
+  prepare: (scene) => holderOf(scene, scene.name),
+  async first(locks, scene) {
+    const { token, name, fence } = scene.given as { token: string; name: string; fence: number };
+    const lock = await locks.adopt({ token, name, fence }, { ttl: scene.ttl });
+    await useLock(scene, lock);
+    await lock.release();
+    return { fence: lock.fence };
+  },
+  async second(locks, scene, { lock: held }) {
+    const memory = scene.url.startsWith('memory:');
+    // While the holder has the lock, nobody else gets it.
+    const taken = await locks.tryAcquire(scene.name, { ttl: scene.ttl });
+    if (taken !== null && !memory) await check(scene, beliefOf(held));
+    await taken?.release();
+    if (held.held) await held.release();
+    return takeWhole(locks, scene);
+  },
+  promises: {
+    ...promises,
+    'the holder loses the lock to the one who adopts it alone': ({ prepared }) =>
+      [undefined, 'adopted'].includes(prepared.lost()),
+    'a new owner has a greater fence': ({ first, prepared }) => {
+      const { fence } = (first.value ?? {}) as { fence?: number };
+      return fence === undefined || fence > prepared.lock.fence;
+    },
+  },
+};
+
+const downgrade: Feature<LockManager> = {
+  ...managed,
+  name: 'downgrade',
+  page: 'docs/guide.md, Readers and writers',
+  async first(locks, scene) {
+    const lock = await locks.acquire(scene.name, { ttl: scene.ttl, wait: 1_000 });
+    try {
+      await useLock(scene, lock);
+      await lock.downgrade();
+      if (lock.held) scene.note(`shares ${lock.mode}`);
+    } finally {
+      scene.note('shared');
+      await lock.release();
+    }
+    return lock.mode;
+  },
+  second: takeWhole,
+  promises: {
+    ...promises,
+    'a lock that was downgraded is shared': ({ effects }) => !effects.includes('shares exclusive'),
+    'who has the whole lock has it alone, of readers too': ({ effects, fault }) => {
+      const [shares, shared, has] = ['shares shared', 'shared', 'has second'].map((each) =>
+        effects.indexOf(each),
+      ) as [number, number, number];
+      return shares < 0 || has < shares || has > shared || fault.startsWith('process');
+    },
+  },
+};
+
+const names = ({ name }: Scene): [string, string] => [`${name}a`, `${name}b`];
+
+async function takeBoth(locks: LockManager, scene: Scene, wait: number): Promise<string> {
+  const set = await locks.acquire(names(scene), { ttl: scene.ttl, wait });
+  const memory = scene.url.startsWith('memory:');
+  for (const { name, token } of memory ? [] : set.toJSON()) {
+    await use(scene, { key: `lock:${name}`, token, held: () => set.held });
+  }
+  await set.release();
+  return 'had both';
+}
+
+const list: Feature<LockManager> = {
+  ...managed,
+  name: 'a list of names',
+  page: 'docs/guide.md, Several things at once',
+  first: (locks, scene) => takeBoth(locks, scene, 1_000),
+  second: (locks, scene) => takeBoth(locks, scene, scene.wait),
+  promises: OF_LOCKS,
+};
+
+/** A holder that goes when somebody waits for its lock. */
+async function leavingHolder(scene: Scene, name: string): Promise<Holder> {
+  const holder = await holderOf(scene, name);
+  const { lock } = holder;
+  const { close = async () => {} } = holder;
+  const target = scene.url.startsWith('memory:') ? scene.url : scene.servers['redis'];
+  const watcher = await connect(target);
+  const waits = async () => (await watcher.query({ name })).pending.length > 0;
+  let over = false;
+  const leaving = until(async () => over || (await waits()), `a waiter for ${name}`, 60_000)
+    .then(() => lock.release())
+    .catch(() => {});
+  return {
+    ...holder,
+    lock,
+    close: async () => {
+      over = true;
+      await leaving;
+      await Promise.all([watcher.close(), close()]);
+    },
+  };
+}
+
+const listBehind: Feature<LockManager, Holder> = {
+  ...list,
+  name: 'a list of names, of which one is held',
+  prepare: (scene) => leavingHolder(scene, names(scene)[1]),
+};
+
+const behind: Feature<LockManager, Holder> = {
+  ...managed,
+  name: 'acquire behind a holder',
+  page: 'docs/guide.md, One at a time',
+  prepare: (scene) => leavingHolder(scene, scene.name),
+  async first(locks, scene) {
+    const lock = await locks.acquire(scene.name, { ttl: scene.ttl, wait: 2_000 });
+    await useLock(scene, lock);
+    await lock.release();
+  },
+  second: takeWhole,
+  promises,
+};
+
+export const features: readonly Feature[] = [adopt, downgrade, list, listBehind, behind];
