@@ -17,6 +17,7 @@ import { POSTGRES, resp } from '../support/wire-protocols.js';
 import { FAULTS, type Fault, type Running } from './faults.js';
 import { type Feature, type Outcome, outcomeOf, type Place, type Seen, sceneOf } from './feature.js';
 import { featuresOf } from './lists.js';
+import { Operations } from './operations.js';
 
 /** No lock that is left behind ends by itself within a test. */
 const LONG_MS = 60_000;
@@ -93,12 +94,13 @@ async function breakAll(list: string, feature: Feature) {
     inTurns(here, feature.ownProcess === true ? PROCESSES_AT_ONCE : AT_ONCE, tryCase),
     inTurns(apart, PROCESSES_AT_ONCE, tryCase),
   ]);
-  const turns = feature.memory === true ? await closeAtEachTurn(feature) : [];
-  const steps = `${requests.length} steps x ${FAULTS.length} faults`;
-  return {
-    steps: turns.length > 0 ? `${steps}, ${turns.length} turns of the store in the process` : steps,
-    seen: [calm, ...seen.flat(), ...turns],
-  };
+  const memory = feature.memory === true ? await breakInMemory(feature) : { count: 0, seen: [] };
+  const closes = FAULTS.filter((fault) => fault.closes).length;
+  const steps = [
+    `${requests.length} steps x ${FAULTS.length} faults`,
+    ...(memory.count > 0 ? [`${memory.count} x ${closes} in memory:`] : []),
+  ].join(' + ');
+  return { steps, seen: [calm, ...seen.flat(), ...memory.seen] };
 }
 
 /** A run without a fault. The first ones bring scripts to the server, so the steps are those of two alike. */
@@ -227,7 +229,7 @@ function begin(it: Case, place: Place): Caller {
     : beginHere(it.feature, place);
 }
 
-function beginHere(feature: Feature, place: Place): Caller {
+function beginHere(feature: Feature, place: Place, ready: () => void = () => {}): Caller {
   let pid = 0;
   const scene = sceneOf(place, (id) => {
     pid = id;
@@ -240,6 +242,7 @@ function beginHere(feature: Feature, place: Place): Caller {
   };
   const opened = (async () => {
     client = await feature.open(scene);
+    ready();
     return { outcome: limited(outcomeOf(feature.first(client, scene))) };
   })();
   return {
@@ -330,34 +333,44 @@ async function callSecond(feature: Feature, place: Place, prepared: unknown): Pr
   }
 }
 
-/** The store in the process has no requests: the manager is closed at each turn of the event loop. */
-async function closeAtEachTurn(feature: Feature): Promise<Tried[]> {
+/** On the store in the process the manager is closed at each of its operations. */
+async function breakInMemory(feature: Feature) {
+  const { count } = await tryInMemory(feature, 0, 'none');
   const seen: Tried[] = [];
-  for (let turn = 0, ended = false; !ended; turn += 1) {
-    const place = placeOf({ url: `memory:steps-${cases}`, ttl: LONG_MS });
-    // A store of the process lasts as long as somebody is connected.
-    const keeper = await feature.open(sceneOf(place));
-    const prepared = await feature.prepare?.(sceneOf(place));
-    const caller = beginHere(feature, { ...place, who: 'first', given: prepared?.given });
-    const { outcome } = await caller.opened;
-    void outcome.then(() => {
-      ended = true;
-    });
-    for (let each = 0; each < turn && !ended; each += 1) {
-      await new Promise((resolve) => setImmediate(resolve));
+  for (let step = 1; step <= count; step += 1) {
+    for (const { name, closes } of FAULTS) {
+      if (closes === true) seen.push((await tryInMemory(feature, step, name)).tried);
     }
-    caller.close();
-    const first = await outcome;
-    ended = ended && first.error === undefined;
-    const second = await callSecond(feature, { ...place, who: 'second' }, prepared);
-    await caller.end();
-    const again = await callSecond(feature, { ...place, who: 'again' }, prepared);
-    await prepared?.close?.();
-    await feature.close(keeper, sceneOf(place));
-    const what = { fault: 'closed in memory:', step: turn, request: `turn ${turn}` };
-    seen.push({ ...what, first, second, again, effects: effectsOf(place), store: {}, prepared });
   }
-  return seen;
+  return { count, seen };
+}
+
+async function tryInMemory(feature: Feature, step: number, fault: string) {
+  const place = placeOf({ url: `memory:steps-${cases}`, ttl: LONG_MS });
+  const scene = sceneOf(place);
+  const { opened, operations } = await Operations.besides(async () => {
+    const prepared = await feature.prepare?.(scene);
+    // A store of the process lasts as long as somebody is connected.
+    return { prepared, keeper: await feature.open(scene) };
+  });
+  const { prepared, keeper } = opened;
+  const caller = beginHere(feature, { ...place, who: 'first', given: prepared?.given }, () =>
+    operations.begin(step, (outcome) => {
+      if (fault.includes('before')) caller.close();
+      else void outcome.then(caller.close, caller.close);
+    }),
+  );
+  const first = await (await caller.opened).outcome;
+  const { count } = operations;
+  const second = await callSecond(feature, { ...place, who: 'second' }, prepared);
+  await caller.end();
+  const again = await callSecond(feature, { ...place, who: 'again' }, prepared);
+  await prepared?.close?.();
+  await feature.close(keeper, scene);
+  operations.end();
+  const what = { fault: `memory:, ${fault}`, step, request: `operation ${step}`, met: true };
+  const effects = effectsOf(place);
+  return { count, tried: { ...what, first, second, again, effects, store: {}, prepared } };
 }
 
 function contradictions(feature: Feature, seen: Tried): { of: Tried; text: string }[] {
