@@ -82,9 +82,14 @@ export async function releaseByValue(
   return stats;
 }
 
+/** The least lease in ms of a lock between adopt and release: for as long as an answer may take. */
+const BETWEEN_MS = 2_000;
+
 async function adoptAndRelease(manager: LockManager, { key, token }: Share): Promise<boolean> {
   try {
-    const lock = await manager.adopt({ name: key, token }, { renew: false });
+    // If this process dies in between, the lock must not last longer for that.
+    const hold = { renew: false, ttl: BETWEEN_MS };
+    const lock = await manager.adopt({ name: key, token }, hold);
     return await lock.release();
   } catch (error) {
     if (error instanceof LockLostError) return false;

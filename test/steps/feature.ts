@@ -1,7 +1,6 @@
 /** What a feature of several steps states about itself, so that it can be broken off between any two of them. */
 
 import { appendFileSync } from 'node:fs';
-import type { LockManager } from '../support/holdfast.js';
 
 /** Where a caller runs, and with what. */
 export interface Place {
@@ -96,12 +95,6 @@ export function sceneOf(place: Place, runsIn: (pid: number) => void = () => {}):
     note: (effect) => appendFileSync(place.ledger, `${effect}\n`),
     runsIn,
   };
-}
-
-/** The first acquire of a manager has more steps than those that follow, which are the usual ones. */
-export async function warmUp(locks: LockManager): Promise<LockManager> {
-  await (await locks.acquire('warm-up')).release();
-  return locks;
 }
 
 /** Waits for the end of a call. */

@@ -1,10 +1,18 @@
 /** What the lists of locks have in common: how a caller uses a lock, and what is promised of any lock. */
 
 import { Redis } from 'ioredis';
+import { connect, type LockManager } from '../support/holdfast.js';
 import type { Promised, Scene, Seen } from './feature.js';
 
 /** How long a process under test waits for an answer, in ms. */
-export const COMMAND_MS = 500;
+export const COMMAND_MS = 700;
+
+/** Opens a manager. The first acquire of one has more steps than those that follow, which are the usual ones. */
+export async function openManager({ url, who }: Scene): Promise<LockManager> {
+  const locks = await connect(url, who === 'first' ? { commandTimeout: COMMAND_MS } : {});
+  await (await locks.acquire('warm-up')).release();
+  return locks;
+}
 
 /** A client that gives up what it cannot send soon. */
 export function clientAt(url: string): Redis {

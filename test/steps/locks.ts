@@ -2,12 +2,12 @@
 
 import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
-import { type Feature, type Preparation, type Scene, warmUp } from './feature.js';
-import { COMMAND_MS, check, OF_LOCKS, use } from './holding.js';
+import { type Feature, type Preparation, type Scene } from './feature.js';
+import { check, OF_LOCKS, openManager, use } from './holding.js';
 
 const managed = {
   memory: true,
-  open: async ({ url }: Scene) => warmUp(await connect(url, { commandTimeout: COMMAND_MS })),
+  open: openManager,
   close: (locks: LockManager) => locks.close(),
 };
 

@@ -1,8 +1,8 @@
 /** `runOnce` in each of its forms: docs/once.md. */
 
-import { connect, type LockManager } from '../support/holdfast.js';
-import { type Feature, type Outcome, type Promised, type Scene, type Seen, warmUp } from './feature.js';
-import { COMMAND_MS } from './holding.js';
+import type { LockManager } from '../support/holdfast.js';
+import { type Feature, type Outcome, type Promised, type Scene, type Seen } from './feature.js';
+import { openManager } from './holding.js';
 
 interface Form {
   readonly retry: boolean;
@@ -99,7 +99,7 @@ function once({ retry, keepResult }: Form): Feature<LockManager> {
     name: `runOnce${options.length > 0 ? ` with ${options.join(' and ')}` : ''}`,
     page: 'docs/once.md',
     memory: true,
-    open: async ({ url }) => warmUp(await connect(url, { commandTimeout: COMMAND_MS })),
+    open: openManager,
     close: (locks) => locks.close(),
     first: (locks, scene) => call(locks, scene, 1_000),
     second: (locks, scene) => call(locks, scene, scene.wait),

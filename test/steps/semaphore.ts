@@ -1,0 +1,142 @@
+/** The drop-in package for redis-semaphore: docs/migration.md. */
+
+import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
+import type { Redis } from 'ioredis';
+import type { Feature, Preparation, Scene } from './feature.js';
+import { clientAt, check, OF_LOCKS, quit, use } from './holding.js';
+
+type Options = NonNullable<ConstructorParameters<typeof Mutex>[2]>;
+
+const common = {
+  page: 'docs/migration.md, redis-semaphore: Mutex',
+  open: async ({ url }: Scene): Promise<Redis> => {
+    const client = clientAt(url);
+    // The first acquire has steps of its own.
+    const first = new Mutex(client, 'warm-up');
+    await first.acquire();
+    await first.release();
+    return client;
+  },
+  close: quit,
+  promises: OF_LOCKS,
+};
+
+const timesOf = ({ ttl, wait, who }: Scene): Options => ({
+  lockTimeout: ttl,
+  acquireTimeout: who === 'first' ? 1_000 : wait,
+  onLockLost: () => {},
+});
+
+/** The value in Redis that stands for an identifier. */
+const tokenFor = (identifier: string) =>
+  identifier.startsWith('hf1.')
+    ? identifier
+    : `hf1.${Buffer.from(identifier).toString('base64url')}.1`;
+
+const beliefOf = (mutex: Mutex, { name }: Scene) => ({
+  key: `mutex:${name}`,
+  token: tokenFor(mutex.identifier),
+  held: () => mutex.isAcquired,
+});
+
+async function holdAndLeave(mutex: Mutex, scene: Scene): Promise<string> {
+  await mutex.acquire();
+  try {
+    await use(scene, beliefOf(mutex, scene));
+  } finally {
+    await mutex.release();
+  }
+  return 'had it';
+}
+
+const take = (client: Redis, scene: Scene) =>
+  holdAndLeave(new Mutex(client, scene.name, timesOf(scene)), scene);
+
+const mutex: Feature<Redis> = {
+  ...common,
+  name: 'redis-semaphore: Mutex, acquire and release',
+  first: take,
+  second: take,
+};
+
+const identified: Feature<Redis> = {
+  ...common,
+  name: 'redis-semaphore: Mutex under an identifier of its own',
+  first: (client, scene) =>
+    holdAndLeave(
+      new Mutex(client, scene.name, { ...timesOf(scene), identifier: `job of ${scene.name}` }),
+      scene,
+    ),
+  second: take,
+};
+
+interface Holder extends Preparation {
+  readonly holder: Mutex;
+}
+
+const takeOver: Feature<Redis, Holder> = {
+  ...common,
+  name: 'redis-semaphore: Mutex, take-over by its identifier',
+  async prepare(scene) {
+    const client = clientAt(scene.servers['redis'] ?? '');
+    const identifier = `job of ${scene.name}`;
+    const holder = new Mutex(client, scene.name, { ...timesOf(scene), identifier });
+    await holder.acquire();
+    const close = async () => {
+      await holder.release();
+      await quit(client);
+    };
+    return { holder, given: identifier, close };
+  },
+  first: (client, scene) =>
+    holdAndLeave(
+      new Mutex(client, scene.name, {
+        ...timesOf(scene),
+        identifier: scene.given as string,
+        acquiredExternally: true,
+      }),
+      scene,
+    ),
+  async second(client, scene, { holder }) {
+    // While the holder has it, nobody else gets it; it does not wait for its own test.
+    const patience = holder.isAcquired ? { acquireAttemptsLimit: 1 } : {};
+    const next = new Mutex(client, scene.name, { ...timesOf(scene), ...patience });
+    const got = await next.tryAcquire();
+    if (got) {
+      await check({ ...scene, who: 'holder' }, beliefOf(holder, scene));
+      await use(scene, beliefOf(next, scene));
+    }
+    await next.release();
+    if (!got && !holder.isAcquired) throw new Error('nobody has the lock, and it is not free');
+    return got;
+  },
+  promises: {
+    ...OF_LOCKS,
+    // From the take-over on the lock is that of the other process: the holder is not told.
+    'who believes to hold the lock is its holder': (seen) =>
+      seen.effects.includes('has first') ||
+      !seen.effects.some((effect) => effect.startsWith('deceived')),
+    // The holder keeps it until the end of the test, if it was not taken over.
+    'a released lock leaves nothing behind': () => true,
+  },
+};
+
+const takePermit = async (client: Redis, scene: Scene) => {
+  const permit = new Semaphore(client, scene.name, 1, timesOf(scene));
+  await permit.acquire();
+  scene.note(`has ${scene.who}`);
+  await new Promise((resolve) => setImmediate(resolve));
+  if (permit.isAcquired) scene.note(`had ${scene.who}`);
+  await permit.release();
+  return 'had it';
+};
+
+const semaphore: Feature<Redis> = {
+  ...common,
+  name: 'redis-semaphore: Semaphore, acquire and release',
+  page: 'docs/migration.md, redis-semaphore: Semaphore',
+  first: takePermit,
+  second: takePermit,
+};
+
+export const features: readonly Feature[] = [mutex, identified, takeOver, semaphore];
