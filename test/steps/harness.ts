@@ -25,6 +25,8 @@ const LONG_MS = 60_000;
 const SHORT_MS = 600;
 /** A call that takes longer than this never ends. */
 const PATIENCE_MS = 15_000;
+/** Within this time the last of the requests that undo something comes: the second release comes after a second. */
+const UNDONE_MS = 1_500;
 /** How many cases run at a time; most of them wait. */
 const AT_ONCE = 16;
 const PROCESSES_AT_ONCE = 3;
@@ -161,13 +163,13 @@ async function tryOnce(it: Case) {
     const ended = await caller.opened;
     const second = () => callSecond(feature, { ...given, who: 'second' }, prepared);
     const seen = await inOrder(fault, { wire, caller, ended, second });
-    const requests = [...wire.requests];
-    wire.restore();
+    // What became of a request is not known: the first caller may still undo it.
+    if (seen.first.error !== undefined) await wire.untilQuiet(UNDONE_MS);
     await caller.end();
     const again = await callSecond(feature, { ...given, who: 'again' }, prepared);
-    const request = requests[step - 1] ?? '';
+    const request = seen.requests[step - 1] ?? '';
     return {
-      ...{ fault: fault?.name ?? 'none', step, request, requests, met: wire.met },
+      ...{ fault: fault?.name ?? 'none', step, request, met: wire.met },
       ...{ ...seen, again, prepared },
       effects: effectsOf(place),
       store: await storeOf(place),
@@ -310,8 +312,9 @@ interface Parts {
 async function inOrder(fault: Fault | undefined, { wire, caller, ended, second }: Parts) {
   if (fault?.process === undefined) {
     const first = await ended.outcome;
+    const requests = [...wire.requests];
     wire.restore();
-    return { first, second: await second() };
+    return { first, requests, second: await second() };
   }
   let over = false;
   void ended.outcome.then(() => {
@@ -320,7 +323,7 @@ async function inOrder(fault: Fault | undefined, { wire, caller, ended, second }
   await wire.untilMet(() => over);
   const other = await second();
   caller.signal('SIGCONT');
-  return { first: await ended.outcome, second: other };
+  return { first: await ended.outcome, requests: [...wire.requests], second: other };
 }
 
 async function callSecond(feature: Feature, place: Place, prepared: unknown): Promise<Outcome> {

@@ -49,6 +49,8 @@ export class Wire {
   #fated = 0;
   #fate: Fate | undefined;
   #away = false;
+  /** When the last request that counts has come. */
+  #lastAt = 0;
   /** The requests so far that count, as people read them. */
   readonly requests: string[] = [];
   /** Whether the request has met its fate. */
@@ -89,6 +91,12 @@ export class Wire {
   /** Makes the server reachable again. */
   restore(): void {
     this.#away = false;
+    this.#lastAt = performance.now();
+  }
+
+  /** Waits until no request that counts has come for so many ms. */
+  async untilQuiet(ms: number): Promise<void> {
+    await until(() => performance.now() - this.#lastAt > ms, 'the end of requests');
   }
 
   async stop(): Promise<void> {
@@ -134,7 +142,10 @@ export class Wire {
   #request(line: Line, { text, answers }: RequestFrame, bytes: Buffer): void {
     if (line.deaf) return;
     let number = 0;
-    if (text !== undefined) number = this.requests.push(text);
+    if (text !== undefined) {
+      number = this.requests.push(text);
+      this.#lastAt = performance.now();
+    }
     const fate = number > 0 && number === this.#fated ? this.#fate : undefined;
     if (fate !== undefined) {
       line.deaf = fate.then !== 'goes on';
