@@ -327,7 +327,8 @@ async function inOrder(fault: Fault | undefined, { wire, caller, ended, second }
 }
 
 async function callSecond(feature: Feature, place: Place, prepared: unknown): Promise<Outcome> {
-  const scene = sceneOf(place);
+  // No fault meets it: its own lease must not end, however slow the machine is.
+  const scene = sceneOf({ ...place, ttl: LONG_MS });
   const client = await feature.open(scene);
   try {
     return await limited(outcomeOf(feature.second(client, scene, prepared)));
