@@ -132,7 +132,11 @@ async function run(name: string, words: readonly string[], options: RunOptions):
   }
   const signals = new Signals();
   const locks = await open(whereOf(options, Math.max(options.ttl, options.atLeast ?? 0)));
-  const lock = await take(locks, name, options, signals.waiting);
+  const lock = await take(locks, name, options, signals.waiting).catch(async (error) => {
+    // The lock may have been granted all the same.
+    await locks.close();
+    throw error;
+  });
   if (typeof lock === 'number') {
     await locks.close();
     return lock;
@@ -201,10 +205,11 @@ async function runOnce(
   const kept = keep === undefined ? {} : { keep };
   const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };
   const waited = tellHolder(locks, name, json);
+  let exit: number | undefined;
   try {
     const result = await locks.runOnce(name, given, async (lock, ofSlot) => {
       waited();
-      const { exit } = await runUnder(lock, words, options, signals, { HOLDFAST_SLOT: ofSlot });
+      ({ exit } = await runUnder(lock, words, options, signals, { HOLDFAST_SLOT: ofSlot }));
       if (retry && exit !== 0 && lock.held) throw new Failed(exit);
       return exit;
     });
@@ -217,8 +222,11 @@ async function runOnce(
     if (error instanceof Failed) return error.exit;
     if (signals.waiting.aborted) return codeOf(signals.waiting.reason);
     // The loss of the lock itself has been reported, since it stopped the command.
-    if (!(error instanceof LockLostError && error.lock === name)) throw error;
-    return Exit.Lost;
+    if (error instanceof LockLostError && error.lock === name) return Exit.Lost;
+    if (exit === undefined || error instanceof LockLostError) throw error;
+    // The command has run; with --retry the slot may be run again.
+    report(error, json);
+    return exit;
   } finally {
     waited();
     await locks.close();

@@ -14,6 +14,8 @@ export interface Fault {
   readonly process?: 'stopped' | 'killed';
   /** Whether it closes what the caller has opened. */
   readonly closes?: boolean;
+  /** Whether the server is out of reach until the caller has given up. */
+  readonly away?: boolean;
   fate(running: Running): Fate;
 }
 
@@ -38,10 +40,12 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: 'not executed, server away until the caller gives up',
+    away: true,
     fate: () => ({ executed: false, answered: false, then: 'reset', away: true }),
   },
   {
     name: 'executed, server away until the caller gives up',
+    away: true,
     fate: () => ({ executed: true, answered: false, then: 'reset', away: true }),
   },
   {

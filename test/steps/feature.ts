@@ -77,8 +77,8 @@ export interface Feature<Client = any, Prepared extends Preparation = any> {
   readonly memory?: boolean;
   /** Whether its first caller is a process of its own in any case, see `runsIn`. */
   readonly ownProcess?: boolean;
-  /** Whether its end leaves locks to expire. */
-  readonly leavesLocks?: boolean;
+  /** The faults after which it leaves locks to expire, as its page says: their leases are short. */
+  readonly leavesLocks?: readonly ('closes' | 'away')[];
   prepare?(scene: Scene): Promise<Prepared>;
   /** Opens what a caller uses; its requests are none of the steps unless they name the case. */
   open(scene: Scene): Promise<Client>;

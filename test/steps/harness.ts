@@ -93,7 +93,7 @@ async function breakAll(list: string, feature: Feature) {
     all.filter(({ fault }) => (fault.process !== undefined) === isApart),
   ) as [Case[], Case[]];
   const seen = await Promise.all([
-    inTurns(here, feature.ownProcess === true ? PROCESSES_AT_ONCE : AT_ONCE, tryCase),
+    inTurns(here, feature.ownProcess === true ? 2 * PROCESSES_AT_ONCE : AT_ONCE, tryCase),
     inTurns(apart, PROCESSES_AT_ONCE, tryCase),
   ]);
   const memory = feature.memory === true ? await breakInMemory(feature) : { count: 0, seen: [] };
@@ -130,7 +130,9 @@ async function inTurns<T>(
       results[next[0]] = await run(next[1]);
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, worker));
+  const ends = await Promise.allSettled(Array.from({ length: atOnce }, worker));
+  const failed = ends.find((each) => each.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
   return results;
 }
 
@@ -146,8 +148,7 @@ async function tryCase(it: Case): Promise<Tried> {
 
 async function tryOnce(it: Case) {
   const { feature, fault, step } = it;
-  const ends = fault?.process !== undefined || (fault?.closes === true && feature.leavesLocks === true);
-  const ttl = ends ? SHORT_MS : LONG_MS;
+  const ttl = isShort(feature, fault) ? SHORT_MS : LONG_MS;
   const through = new URL(servers[feature.through ?? 'redis'] ?? '');
   const isRedis = through.protocol === 'redis:';
   const place = placeOf({ url: through.href, ttl });
@@ -184,6 +185,12 @@ async function tryOnce(it: Case) {
     await prepared?.close?.();
     await wire.stop();
   }
+}
+
+/** Whether the locks of the first caller must end by themselves. */
+function isShort({ leavesLocks = [] }: Feature, fault: Fault | undefined): boolean {
+  if (fault === undefined) return false;
+  return fault.process !== undefined || leavesLocks.some((kind) => fault[kind] === true);
 }
 
 function placeOf({ url, ttl }: { url: string; ttl: number }): Place {
@@ -250,12 +257,21 @@ function beginHere(feature: Feature, place: Place, ready: () => void = () => {})
   return {
     opened,
     close: () => void close(),
-    signal: (signal) => void process.kill(pid, signal),
+    signal: (signal) => signalTo(pid, signal),
     end: async () => {
       await opened.catch(() => {});
       if (client !== undefined) await close();
     },
   };
+}
+
+/** Sends a signal to a process that may have ended. */
+function signalTo(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 function beginApart({ list, feature }: Case, place: Place): Caller {

@@ -11,10 +11,10 @@ interface Five {
   readonly redlock: Redlock;
 }
 
-const five = {
+const five: Pick<Feature<Five>, 'page' | 'leavesLocks' | 'open' | 'close' | 'promises'> = {
   page: 'docs/migration.md, The drop-in packages, Differences of holdfast/redlock',
   // `quit` leaves locks to expire.
-  leavesLocks: true,
+  leavesLocks: ['closes'],
   open: async ({ url, wait }: Scene): Promise<Five> => {
     const client = clientAt(url);
     const redlock = new Redlock([client], { retryCount: wait / 100, retryDelay: 100 });
@@ -145,7 +145,7 @@ type Four = { readonly client: Redis; readonly redlock: Redlock4 };
 const four: Feature<Four> = {
   name: 'redlock 4: lock, extend, unlock',
   page: 'docs/migration.md, redlock 4',
-  leavesLocks: true,
+  leavesLocks: ['closes'],
   open: async ({ url, wait, who }) => {
     const client = clientAt(url);
     const retries = who === 'first' ? SOON : { retryCount: wait / 100, retryDelay: 100 };

@@ -16,7 +16,8 @@ declare module 'pg' {
     release(error?: Error | boolean): void;
   }
   export class Pool {
-    constructor(options: { connectionString: string; max?: number });
+    constructor(options: { connectionString: string; max?: number; query_timeout?: number });
+    on(event: 'error', listener: (error: Error) => void): void;
     connect(): Promise<PoolClient>;
     connect(callback: (error: Error | undefined, client: PoolClient | undefined) => void): void;
     query(text: string, values?: readonly unknown[]): Promise<Result>;
