@@ -2,6 +2,9 @@
 
 import { appendFileSync } from 'node:fs';
 
+/** The lock of a manager's first acquire, which has more steps than those that follow: it counts as none. */
+export const WARM_UP = 'warm-up';
+
 /** Where a caller runs, and with what. */
 export interface Place {
   /** The server: for the first caller through the wire on which requests meet their fates. */
@@ -77,6 +80,8 @@ export interface Feature<Client = any, Prepared extends Preparation = any> {
   readonly memory?: boolean;
   /** Whether its first caller is a process of its own in any case, see `runsIn`. */
   readonly ownProcess?: boolean;
+  /** Whether all callers are in one process, so that none can be stopped. */
+  readonly oneProcess?: boolean;
   /** The faults after which it leaves locks to expire, as its page says: their leases are short. */
   readonly leavesLocks?: readonly ('closes' | 'away')[];
   prepare?(scene: Scene): Promise<Prepared>;

@@ -2,10 +2,9 @@
 
 import { fencedEval, fencedSet } from 'holdfast/fence';
 import type { Redis } from 'ioredis';
-import { createClient } from 'redis';
 import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import type { Feature, Outcome, Promised, Scene } from './feature.js';
-import { COMMAND_MS, clientAt, quit } from './holding.js';
+import { clientAt, nodeRedisAt, quit } from './holding.js';
 
 type Client = Parameters<typeof fencedSet>[0];
 
@@ -13,14 +12,6 @@ interface Guarded {
   readonly locks: LockManager;
   readonly client: Client;
   end(): Promise<unknown>;
-}
-
-/** A client of node-redis, whose commands give up, too. */
-async function nodeRedisAt(url: string) {
-  const client = createClient({ url, socket: { socketTimeout: COMMAND_MS } });
-  client.on('error', () => {});
-  await client.connect();
-  return client;
 }
 
 interface Read {
@@ -89,8 +80,8 @@ const byIoredis: Feature<Guarded> = {
 const byNodeRedis: Feature<Guarded> = {
   ...guarded,
   name: 'fencedEval and fencedSet with node-redis',
-  async open({ url, servers }) {
-    const client = await nodeRedisAt(url);
+  async open({ url, servers, who }) {
+    const client = await nodeRedisAt(url, who);
     const end = async () => client.destroy();
     return { locks: await connect(servers['redis']), client, end };
   },

@@ -15,7 +15,15 @@ import { sleep } from '../support/wait.js';
 import { Wire } from '../support/wire.js';
 import { POSTGRES, resp } from '../support/wire-protocols.js';
 import { FAULTS, type Fault, type Running } from './faults.js';
-import { type Feature, type Outcome, outcomeOf, type Place, type Seen, sceneOf } from './feature.js';
+import {
+  type Feature,
+  type Outcome,
+  outcomeOf,
+  type Place,
+  type Seen,
+  sceneOf,
+  WARM_UP,
+} from './feature.js';
 import { featuresOf } from './lists.js';
 import { Operations } from './operations.js';
 
@@ -86,8 +94,9 @@ interface Tried extends Seen {
 async function breakAll(list: string, feature: Feature) {
   const calm = await calmRun(list, feature);
   const { requests } = calm;
+  const faults = FAULTS.filter((fault) => !(fault.process && feature.oneProcess));
   const all = requests.flatMap((_, at) =>
-    FAULTS.map((fault) => ({ list, feature, fault, step: at + 1 })),
+    faults.map((fault) => ({ list, feature, fault, step: at + 1 })),
   );
   const [apart, here] = [true, false].map((isApart) =>
     all.filter(({ fault }) => (fault.process !== undefined) === isApart),
@@ -99,7 +108,7 @@ async function breakAll(list: string, feature: Feature) {
   const memory = feature.memory === true ? await breakInMemory(feature) : { count: 0, seen: [] };
   const closes = FAULTS.filter((fault) => fault.closes).length;
   const steps = [
-    `${requests.length} steps x ${FAULTS.length} faults`,
+    `${requests.length} steps x ${faults.length} faults`,
     ...(memory.count > 0 ? [`${memory.count} x ${closes} in memory:`] : []),
   ].join(' + ');
   return { steps, seen: [calm, ...seen.flat(), ...memory.seen] };
@@ -152,7 +161,7 @@ async function tryOnce(it: Case) {
   const through = new URL(servers[feature.through ?? 'redis'] ?? '');
   const isRedis = through.protocol === 'redis:';
   const place = placeOf({ url: through.href, ttl });
-  const protocol = isRedis ? resp(place.name) : POSTGRES;
+  const protocol = isRedis ? resp(place.name, WARM_UP) : POSTGRES;
   const wire = await Wire.start(Number(through.port), protocol);
   const before = new URL(place.url);
   before.port = `${wire.port}`;

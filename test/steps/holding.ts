@@ -1,8 +1,9 @@
 /** What the lists of locks have in common: how a caller uses a lock, and what is promised of any lock. */
 
 import { Redis } from 'ioredis';
+import { createClient } from 'redis';
 import { connect, type LockManager } from '../support/holdfast.js';
-import type { Promised, Scene, Seen } from './feature.js';
+import { type Promised, type Scene, type Seen, WARM_UP } from './feature.js';
 
 /** How long a process under test waits for an answer, in ms. */
 export const COMMAND_MS = 700;
@@ -10,7 +11,7 @@ export const COMMAND_MS = 700;
 /** Opens a manager. The first acquire of one has more steps than those that follow, which are the usual ones. */
 export async function openManager({ url, who }: Scene): Promise<LockManager> {
   const locks = await connect(url, who === 'first' ? { commandTimeout: COMMAND_MS } : {});
-  await (await locks.acquire('warm-up')).release();
+  await (await locks.acquire(WARM_UP)).release();
   return locks;
 }
 
@@ -18,6 +19,20 @@ export async function openManager({ url, who }: Scene): Promise<LockManager> {
 export function clientAt(url: string): Redis {
   const client = new Redis(url, { commandTimeout: COMMAND_MS, maxRetriesPerRequest: 1 });
   client.on('error', () => {});
+  return client;
+}
+
+/** A client of node-redis; one of a first caller gives up. */
+export async function nodeRedisAt(url: string, who: string) {
+  const socket = who === 'first' ? { socketTimeout: COMMAND_MS } : {};
+  const client = createClient({ url, socket });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    client.destroy();
+    throw error;
+  }
   return client;
 }
 

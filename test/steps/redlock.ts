@@ -3,7 +3,7 @@
 import { Lock, Redlock } from 'holdfast/redlock';
 import Redlock4 from 'holdfast/redlock4';
 import type { Redis } from 'ioredis';
-import type { Feature, Preparation, Scene } from './feature.js';
+import { type Feature, type Preparation, type Scene, WARM_UP } from './feature.js';
 import { clientAt, OF_LOCKS, quit, use } from './holding.js';
 
 interface Five {
@@ -19,7 +19,7 @@ const five: Pick<Feature<Five>, 'page' | 'leavesLocks' | 'open' | 'close' | 'pro
     const client = clientAt(url);
     const redlock = new Redlock([client], { retryCount: wait / 100, retryDelay: 100 });
     // The first acquire has steps of its own.
-    await (await redlock.acquire(['warm-up'], 1_000)).release();
+    await (await redlock.acquire([WARM_UP], 1_000)).release();
     return { client, redlock };
   },
   close: async ({ redlock, client }: Five) => {
@@ -151,7 +151,7 @@ const four: Feature<Four> = {
     const retries = who === 'first' ? SOON : { retryCount: wait / 100, retryDelay: 100 };
     const redlock = new Redlock4([client], retries);
     redlock.on('clientError', () => {});
-    await (await redlock.lock('warm-up', 1_000)).unlock();
+    await (await redlock.lock(WARM_UP, 1_000)).unlock();
     return { client, redlock };
   },
   close: async ({ redlock, client }) => {

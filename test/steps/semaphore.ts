@@ -2,7 +2,7 @@
 
 import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
-import type { Feature, Preparation, Scene } from './feature.js';
+import { type Feature, type Preparation, type Scene, WARM_UP } from './feature.js';
 import { clientAt, check, OF_LOCKS, quit, use } from './holding.js';
 
 type Options = NonNullable<ConstructorParameters<typeof Mutex>[2]>;
@@ -12,7 +12,7 @@ const common = {
   open: async ({ url }: Scene): Promise<Redis> => {
     const client = clientAt(url);
     // The first acquire has steps of its own.
-    const first = new Mutex(client, 'warm-up');
+    const first = new Mutex(client, WARM_UP);
     await first.acquire();
     await first.release();
     return client;

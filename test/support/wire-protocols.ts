@@ -31,9 +31,10 @@ const SHOWN = 60;
 
 /**
  * Redis. A request counts if one of its words contains `name`: a client's introduction, its subscriptions and its
- * keepalives do not; and so does an INCRBY that follows such a SET, in the plain commands of an acquire.
+ * keepalives do not; and so does an INCRBY that follows such a SET, in the plain commands of an acquire. What contains
+ * `aside` too does not count.
  */
-export function resp(name: string): Protocol {
+export function resp(name: string, aside: string): Protocol {
   return () => {
     let last = '';
     return {
@@ -42,8 +43,8 @@ export function resp(name: string): Protocol {
         if (end < 0) return undefined;
         const words = wordsOf(bytes.subarray(0, end));
         const [command = ''] = words;
-        const counts =
-          words.some((word) => word.includes(name)) || (command === 'INCRBY' && last === 'SET');
+        const has = (text: string) => words.some((word) => word.includes(text));
+        const counts = (has(name) && !has(aside)) || (command === 'INCRBY' && last === 'SET');
         last = counts ? command : '';
         // A subscription is confirmed by a message; by an answer only where messages have a connection of their own.
         const answers = !/subscribe$/i.test(command);

@@ -1,0 +1,148 @@
+/**
+ * The middlewares of `holdfast/idempotency` on each store: docs/idempotency.md, by what a client of the service
+ * sees. The service reaches its locks and its store through the wire.
+ */
+
+import { memoryStore, redisStore } from 'holdfast/idempotency';
+import { type Pay, post, SERVICES, type Service } from '../idempotency/services.js';
+import { connect } from '../support/holdfast.js';
+import { type Feature, type Outcome, type Promised, type Scene, type Seen, WARM_UP } from './feature.js';
+import { COMMAND_MS, clientAt, nodeRedisAt, quit } from './holding.js';
+
+interface Kind {
+  readonly framework: 'Express' | 'Fastify';
+  readonly store: 'memory' | 'ioredis' | 'node-redis';
+  readonly marksEffects?: true;
+  readonly recover?: true;
+}
+
+interface Client {
+  readonly service: Service;
+  close(): Promise<unknown>;
+}
+
+/** What a client of the service gets. */
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly replayed: boolean;
+}
+
+// Express prints the errors of handlers otherwise.
+process.env['NODE_ENV'] ??= 'test';
+
+/** One store for all services of the process, as they share it. */
+const inMemory = memoryStore();
+
+async function storeOf({ store }: Kind, { url, who, name }: Scene) {
+  const named = { prefix: `idempotent:${name}` };
+  if (store === 'memory') return { store: inMemory, end: async () => {} };
+  if (store === 'ioredis') {
+    const client = clientAt(url);
+    return { store: redisStore(client, named), end: () => quit(client) };
+  }
+  const client = await nodeRedisAt(url, who);
+  return { store: redisStore(client, named), end: async () => client.destroy() };
+}
+
+async function open(kind: Kind, scene: Scene): Promise<Client> {
+  const timeout = scene.who === 'first' ? { commandTimeout: COMMAND_MS } : {};
+  // The names of locks and records are digests: these prefixes name the case.
+  const prefix = `lock:${scene.name}`;
+  const locks = await connect(scene.url, { prefix, ttl: scene.ttl, ...timeout });
+  await (await locks.acquire(WARM_UP)).release();
+  const { store, end } = await storeOf(kind, scene);
+  const { marksEffects, recover } = kind;
+  const flags = { ...(marksEffects ? { marksEffects } : {}), ...(recover ? { recover } : {}) };
+  const pay: Pay = async (_, idempotency) => {
+    scene.note(`starts ${scene.who}`);
+    if (marksEffects) await idempotency?.effects();
+    // With recover the handler looks by the key what was done.
+    if (!idempotency?.interrupted) scene.note(`pays ${scene.who}`);
+    return { status: 201, body: { by: scene.who } };
+  };
+  const options = { locks, store, scope: () => scene.name, ...flags };
+  const service = await SERVICES[kind.framework]?.(options, pay);
+  if (service === undefined) throw new Error(`no service ${kind.framework}`);
+  const close = async () => {
+    await service.close();
+    await locks.close();
+    await end();
+  };
+  return { service, close };
+}
+
+async function send({ service }: Client, scene: Scene): Promise<Answer> {
+  const answer = await post(`${service.url}/payments`, scene.name);
+  const replayed = answer.headers.get('idempotency-replayed') === 'true';
+  return { status: answer.status, text: answer.text, replayed };
+}
+
+const answerOf = ({ value }: Outcome) => value as Answer | undefined;
+const count = ({ effects }: Seen, what: string) =>
+  effects.filter((each) => each.startsWith(what)).length;
+
+function promisesOf(kind: Kind): Readonly<Record<string, Promised<unknown>>> {
+  const rerun = kind.marksEffects === true;
+  return {
+    'a call ends': ({ first, second, again }) =>
+      [first, second, again].every(({ error }) => error?.name !== 'Never'),
+    'a repeat is answered': ({ second, again }) =>
+      answerOf(second) !== undefined && answerOf(again) !== undefined,
+    ...(rerun
+      ? {}
+      : { 'the handler runs at most once': (seen: Seen) => count(seen, 'starts') <= 1 }),
+    'the payment is made at most once': (seen) => count(seen, 'pays') <= 1,
+    'an answer that was sent is repeated, or its outcome is told to be unknown': ({
+      first,
+      second,
+      again,
+    }) => {
+      const sent = answerOf(first);
+      if (sent?.status !== 201) return true;
+      return [second, again].map(answerOf).every((each) => {
+        if (each?.status === 409) return each.text.includes('nknown');
+        return each?.replayed === true && each.text === sent.text;
+      });
+    },
+    'a request that failed before its handler ran may be sent again': (seen) =>
+      seen.effects.includes('starts first') ||
+      // What ends a process is a crash to those that come later.
+      /^(process|manager)/.test(seen.fault) ||
+      answerOf(seen.second)?.status === 201,
+    'no lock is left behind': ({ again, store }) =>
+      answerOf(again)?.text.includes('outstanding') !== true &&
+      Object.keys(store).every((key) => !key.startsWith('lock:') || key.includes('queue')),
+  };
+}
+
+function feature(kind: Kind): Feature<Client> {
+  const flags = kind.recover ? ', marksEffects, recover' : kind.marksEffects ? ', marksEffects' : '';
+  return {
+    name: `Idempotency-Key: ${kind.framework}, ${kind.store}${flags}`,
+    page: 'docs/idempotency.md',
+    ...(kind.store === 'memory' ? { oneProcess: true } : {}),
+    open: (scene) => open(kind, scene),
+    close: (client) => client.close(),
+    first: send,
+    second: async (client, scene) => {
+      // While the lease of a process that is gone lasts, the request is outstanding.
+      const end = performance.now() + scene.wait;
+      for (;;) {
+        const answer = await send(client, scene);
+        if (!answer.text.includes('outstanding') || performance.now() > end) return answer;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    },
+    promises: promisesOf(kind),
+  };
+}
+
+export const features: readonly Feature[] = [
+  feature({ framework: 'Express', store: 'ioredis' }),
+  feature({ framework: 'Express', store: 'ioredis', marksEffects: true }),
+  feature({ framework: 'Express', store: 'ioredis', marksEffects: true, recover: true }),
+  feature({ framework: 'Express', store: 'node-redis' }),
+  feature({ framework: 'Fastify', store: 'ioredis' }),
+  feature({ framework: 'Fastify', store: 'memory' }),
+];
