@@ -174,7 +174,7 @@ async function tryOnce(it: Case) {
     const second = () => callSecond(feature, { ...given, who: 'second' }, prepared);
     const seen = await inOrder(fault, { wire, caller, ended, second });
     // What became of a request is not known: the first caller may still undo it.
-    if (seen.first.error !== undefined) await wire.untilQuiet(UNDONE_MS);
+    if (seen.first.error !== undefined || fault?.away) await wire.untilQuiet(UNDONE_MS);
     await caller.end();
     const again = await callSecond(feature, { ...given, who: 'again' }, prepared);
     const request = seen.requests[step - 1] ?? '';
