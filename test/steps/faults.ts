@@ -19,34 +19,34 @@ export interface Fault {
   fate(running: Running): Fate;
 }
 
-const PASSES = { executed: true, answered: true, then: 'goes on' } as const;
+const PASSES = { executed: true, answered: true, connection: 'goes on' } as const;
 
 export const FAULTS: readonly Fault[] = [
   {
     name: 'not executed, no answer',
-    fate: () => ({ executed: false, answered: false, then: 'silence' }),
+    fate: () => ({ executed: false, answered: false, connection: 'silence' }),
   },
   {
     name: 'executed, no answer',
-    fate: () => ({ executed: true, answered: false, then: 'silence' }),
+    fate: () => ({ executed: true, answered: false, connection: 'silence' }),
   },
   {
     name: 'executed, reset before the answer',
-    fate: () => ({ executed: true, answered: false, then: 'reset' }),
+    fate: () => ({ executed: true, answered: false, connection: 'reset' }),
   },
   {
     name: 'connection closed after the answer',
-    fate: () => ({ executed: true, answered: true, then: 'close' }),
+    fate: () => ({ executed: true, answered: true, connection: 'close' }),
   },
   {
     name: 'not executed, server away until the caller gives up',
     away: true,
-    fate: () => ({ executed: false, answered: false, then: 'reset', away: true }),
+    fate: () => ({ executed: false, answered: false, connection: 'reset', away: true }),
   },
   {
     name: 'executed, server away until the caller gives up',
     away: true,
-    fate: () => ({ executed: true, answered: false, then: 'reset', away: true }),
+    fate: () => ({ executed: true, answered: false, connection: 'reset', away: true }),
   },
   {
     name: 'manager closed before the answer',

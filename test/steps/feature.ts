@@ -80,7 +80,7 @@ export interface Feature<Client = any, Prepared extends Preparation = any> {
   readonly memory?: boolean;
   /** Whether its first caller is a process of its own in any case, see `runsIn`. */
   readonly ownProcess?: boolean;
-  /** Whether all callers are in one process, so that none can be stopped. */
+  /** Whether all callers are in one process: none is stopped or killed. */
   readonly oneProcess?: boolean;
   /** The faults after which it leaves locks to expire, as its page says: their leases are short. */
   readonly leavesLocks?: readonly ('closes' | 'away')[];

@@ -6,7 +6,7 @@ import { connect, type LockManager } from '../support/holdfast.js';
 import { type Promised, type Scene, type Seen, WARM_UP } from './feature.js';
 
 /** How long a process under test waits for an answer, in ms. */
-export const COMMAND_MS = 700;
+export const COMMAND_MS = 1_000;
 
 /** Opens a manager. The first acquire of one has more steps than those that follow, which are the usual ones. */
 export async function openManager({ url, who }: Scene): Promise<LockManager> {
@@ -20,15 +20,16 @@ export async function warmUp(locks: LockManager): Promise<void> {
   await locks.request(WARM_UP, () => {}).catch(() => {});
 }
 
-/** A client that gives up what it cannot send soon. */
-export function clientAt(url: string): Redis {
-  const client = new Redis(url, { commandTimeout: COMMAND_MS, maxRetriesPerRequest: 1 });
+/** A client of ioredis; one of a first caller gives up. */
+export function clientAt({ url, who }: Pick<Scene, 'url' | 'who'>): Redis {
+  const impatient = { commandTimeout: COMMAND_MS, maxRetriesPerRequest: 1 };
+  const client = new Redis(url, who === 'first' ? impatient : {});
   client.on('error', () => {});
   return client;
 }
 
 /** A client of node-redis; one of a first caller gives up. */
-export async function nodeRedisAt(url: string, who: string) {
+export async function nodeRedisAt({ url, who }: Pick<Scene, 'url' | 'who'>) {
   const socket = who === 'first' ? { socketTimeout: COMMAND_MS } : {};
   const client = createClient({ url, socket });
   client.on('error', () => {});

@@ -34,14 +34,14 @@ process.env['NODE_ENV'] ??= 'test';
 /** One store for all services of the process, as they share it. */
 const inMemory = memoryStore();
 
-async function storeOf({ store }: Kind, { url, who, name }: Scene) {
-  const named = { prefix: `idempotent:${name}` };
+async function storeOf({ store }: Kind, scene: Scene) {
+  const named = { prefix: `idempotent:${scene.name}` };
   if (store === 'memory') return { store: inMemory, end: async () => {} };
   if (store === 'ioredis') {
-    const client = clientAt(url);
+    const client = clientAt(scene);
     return { store: redisStore(client, named), end: () => quit(client) };
   }
-  const client = await nodeRedisAt(url, who);
+  const client = await nodeRedisAt(scene);
   return { store: redisStore(client, named), end: async () => client.destroy() };
 }
 
@@ -116,11 +116,16 @@ function promisesOf(kind: Kind): Readonly<Record<string, Promised<unknown>>> {
 }
 
 function feature(kind: Kind): Feature<Client> {
-  const flags = kind.recover ? ', marksEffects, recover' : kind.marksEffects ? ', marksEffects' : '';
+  const flags = kind.recover
+    ? ', marksEffects, recover'
+    : kind.marksEffects
+      ? ', marksEffects'
+      : '';
   return {
     name: `Idempotency-Key: ${kind.framework}, ${kind.store}${flags}`,
     page: 'docs/idempotency.md',
-    ...(kind.store === 'memory' ? { oneProcess: true } : {}),
+    // A process that ends does so in the same way for both frameworks.
+    ...(kind.framework === 'Fastify' ? { oneProcess: true } : {}),
     open: (scene) => open(kind, scene),
     close: (client) => client.close(),
     first: send,

@@ -2,7 +2,7 @@
 
 import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
-import { type Feature, type Preparation, type Scene } from './feature.js';
+import type { Feature, Preparation, Scene } from './feature.js';
 import { check, OF_LOCKS, openManager, use } from './holding.js';
 
 const managed = {

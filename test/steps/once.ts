@@ -1,7 +1,7 @@
 /** `runOnce` in each of its forms: docs/once.md. */
 
 import type { LockManager } from '../support/holdfast.js';
-import { type Feature, type Outcome, type Promised, type Scene, type Seen } from './feature.js';
+import type { Feature, Outcome, Promised, Scene, Seen } from './feature.js';
 import { openManager } from './holding.js';
 
 interface Form {

@@ -15,8 +15,9 @@ const five: Pick<Feature<Five>, 'page' | 'leavesLocks' | 'open' | 'close' | 'pro
   page: 'docs/migration.md, The drop-in packages, Differences of holdfast/redlock',
   // `quit` leaves locks to expire.
   leavesLocks: ['closes'],
-  open: async ({ url, wait }: Scene): Promise<Five> => {
-    const client = clientAt(url);
+  open: async (scene: Scene): Promise<Five> => {
+    const { wait } = scene;
+    const client = clientAt(scene);
     const redlock = new Redlock([client], { retryCount: wait / 100, retryDelay: 100 });
     // The first acquire has steps of its own.
     await (await redlock.acquire([WARM_UP], 1_000)).release();
@@ -66,12 +67,17 @@ const using: Feature<Five> = {
   ...five,
   name: 'redlock 5: using',
   async first({ redlock }, scene) {
-    return redlock.using([scene.name], scene.ttl, { ...SOON, automaticExtensionThreshold: 100 }, async (signal) => {
-      scene.note('has first');
-      await new Promise((resolve) => setImmediate(resolve));
-      if (!signal.aborted) scene.note('had first');
-      return 'had it';
-    });
+    return redlock.using(
+      [scene.name],
+      scene.ttl,
+      { ...SOON, automaticExtensionThreshold: 100 },
+      async (signal) => {
+        scene.note('has first');
+        await new Promise((resolve) => setImmediate(resolve));
+        if (!signal.aborted) scene.note('had first');
+        return 'had it';
+      },
+    );
   },
   second: takeBy,
 };
@@ -102,9 +108,10 @@ const byValue: Feature<Five, Told> = {
   ...five,
   name: 'redlock 5: a lock of another process, by its value',
   async prepare(scene) {
-    const client = clientAt(scene.servers['redis'] ?? '');
+    const client = clientAt({ url: scene.servers['redis'] ?? '', who: 'holder' });
     const redlock = new Redlock([client]);
-    const holder = await redlock.acquire([scene.name], scene.ttl);
+    // Longer than a process takes to start.
+    const holder = await redlock.acquire([scene.name], Math.max(scene.ttl, 3_000));
     const { resources, value, expiration } = holder;
     const close = async () => {
       await redlock.quit().catch(() => {});
@@ -146,8 +153,9 @@ const four: Feature<Four> = {
   name: 'redlock 4: lock, extend, unlock',
   page: 'docs/migration.md, redlock 4',
   leavesLocks: ['closes'],
-  open: async ({ url, wait, who }) => {
-    const client = clientAt(url);
+  open: async (scene) => {
+    const { wait, who } = scene;
+    const client = clientAt(scene);
     const retries = who === 'first' ? SOON : { retryCount: wait / 100, retryDelay: 100 };
     const redlock = new Redlock4([client], retries);
     redlock.on('clientError', () => {});

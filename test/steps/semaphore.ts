@@ -3,14 +3,14 @@
 import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
 import { type Feature, type Preparation, type Scene, WARM_UP } from './feature.js';
-import { clientAt, check, OF_LOCKS, quit, use } from './holding.js';
+import { check, clientAt, OF_LOCKS, quit, use } from './holding.js';
 
 type Options = NonNullable<ConstructorParameters<typeof Mutex>[2]>;
 
 const common = {
   page: 'docs/migration.md, redis-semaphore: Mutex',
-  open: async ({ url }: Scene): Promise<Redis> => {
-    const client = clientAt(url);
+  open: async (scene: Scene): Promise<Redis> => {
+    const client = clientAt(scene);
     // The first acquire has steps of its own.
     const first = new Mutex(client, WARM_UP);
     await first.acquire();
@@ -78,7 +78,7 @@ const takeOver: Feature<Redis, Holder> = {
   ...common,
   name: 'redis-semaphore: Mutex, take-over by its identifier',
   async prepare(scene) {
-    const client = clientAt(scene.servers['redis'] ?? '');
+    const client = clientAt({ url: scene.servers['redis'] ?? '', who: 'holder' });
     const identifier = `job of ${scene.name}`;
     const holder = new Mutex(client, scene.name, { ...timesOf(scene), identifier });
     await holder.acquire();

@@ -20,10 +20,10 @@ export interface Fate {
   /** Whether the client gets the answer. */
   readonly answered: boolean;
   /**
-   * What becomes of the connection then: it goes on, nothing passes any more, it is reset, or closed in good
+   * What becomes of the connection: it goes on, nothing passes any more, it is reset, or closed in good
    * order. With `goes on` the requests that follow are executed too.
    */
-  readonly then: 'goes on' | 'silence' | 'reset' | 'close';
+  readonly connection: 'goes on' | 'silence' | 'reset' | 'close';
   /** Whether the server is out of reach from then on, until `restore`. */
   readonly away?: boolean;
   /** Called when the server has answered, before the answer is passed on. */
@@ -148,7 +148,7 @@ export class Wire {
     }
     const fate = number > 0 && number === this.#fated ? this.#fate : undefined;
     if (fate !== undefined) {
-      line.deaf = fate.then !== 'goes on';
+      line.deaf = fate.connection !== 'goes on';
       if (!fate.executed) {
         this.met = true;
         this.#part(line, fate);
@@ -172,12 +172,12 @@ export class Wire {
     this.#part(line, fate);
   }
 
-  #part(line: Line, { then, away }: Fate): void {
+  #part(line: Line, { connection, away }: Fate): void {
     if (away === true) {
       this.#away = true;
       for (const each of this.#lines) each.client.resetAndDestroy();
-    } else if (then === 'reset') line.client.resetAndDestroy();
-    else if (then === 'close') line.client.end();
+    } else if (connection === 'reset') line.client.resetAndDestroy();
+    else if (connection === 'close') line.client.end();
   }
 }
 
