@@ -1,5 +1,6 @@
 /** Locks of several steps: adopt, downgrade, several names, a place in the wait queue. */
 
+import type { AcquireOptions } from 'holdfast';
 import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 import type { Feature, Preparation, Scene } from './feature.js';
@@ -183,4 +184,38 @@ const behind: Feature<LockManager, Holder> = {
   promises,
 };
 
-export const features: readonly Feature[] = [adopt, downgrade, list, listBehind, behind];
+/** Takes the lock in a request on these terms, and uses it without a look at its token, which would not linger then. */
+async function request(locks: LockManager, scene: Scene, terms: AcquireOptions): Promise<void> {
+  const { name, ttl } = scene;
+  await locks.request(name, { ttl, wait: 1_000, ...terms }, async (lock) => {
+    scene.note(`fence ${lock.fence}`);
+    scene.note(`has ${scene.who}`);
+    await new Promise((resolve) => setImmediate(resolve));
+    scene.note(`had ${scene.who}`);
+  });
+}
+
+const unawaited: Feature<LockManager> = {
+  ...managed,
+  name: 'a request that awaits no release',
+  page: 'docs/guide.md, A server far away',
+  first: (locks, scene) => request(locks, scene, { awaitRelease: false }),
+  second: takeWhole,
+  promises,
+};
+
+const lingering: Feature<LockManager> = {
+  ...managed,
+  name: 'a lock that lingers between requests',
+  page: 'docs/guide.md, A server far away',
+  async first(locks, scene) {
+    for (let times = 0; times < 3; times += 1) await request(locks, scene, { linger: 200 });
+  },
+  second: takeWhole,
+  promises,
+};
+
+export const features: readonly Feature[] = [
+  ...[adopt, downgrade, list, listBehind, behind],
+  ...[unawaited, lingering],
+];
