@@ -368,7 +368,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Takes a lock over under a token that the caller chooses, so that several locks can have one, or other processes know
-   * it. By default a lock that is not renewed is left to expire.
+   * it. One that is left to expire stays under this token if no answer comes; any other is released then, unless it had
+   * the token before.
    *
    * @param owner - The lock, and the value that it has now.
    * @param value - A token that no manager makes, and that is never used again.
@@ -380,9 +381,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     {
       ttl,
       renew,
-      leaveToExpire = !renew,
+      leaveToExpire = false,
     }: Pick<HoldOptions, 'ttl' | 'renew'> & { readonly leaveToExpire?: boolean },
-  ): Promise<SharedHandle> {
+  ): Promise<HeldLock> {
     this.#check(name);
     checkTtl(ttl);
     const label = `${VALUE}${value}`;

@@ -3,7 +3,7 @@ import { onAbort } from '../base/abort.js';
 import { LockLostError, LockTimeoutError } from '../base/errors.js';
 import { readClients } from '../connect/clients/read-clients.js';
 import { HeldLock } from '../lock/held-lock.js';
-import type { SharedHandle } from '../lock/lock.js';
+import type { LockJson, SharedHandle } from '../lock/lock.js';
 import type { LockManager } from '../manager/manager.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
@@ -174,18 +174,25 @@ export abstract class Lock {
   /** The lock under the identifier, if somebody may know that already. */
   async #named(held: SharedHandle): Promise<SharedHandle> {
     if (this.#identifier === undefined || this.#clients.length > 1) return held;
-    const manager = await this.#open();
     try {
-      return await manager.adoptAs(held.toJSON(), tokenFor(this.#identifier), this.#hold);
+      return await this.#adopt(held.toJSON(), tokenFor(this.#identifier));
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
     }
   }
 
+  /** Gives a lock a value. Only then is one that is not renewed left to expire: without an answer it is released. */
+  async #adopt(owner: Pick<LockJson, 'name' | 'token' | 'mode'>, value: string): Promise<HeldLock> {
+    const manager = await this.#open();
+    const held = await manager.adoptAs(owner, value, this.#hold);
+    if (!this.#options.renew) await held.stopRenewing();
+    return held;
+  }
+
   /** Takes over the lock that another process has acquired under the identifier, also with redis-semaphore itself. */
   async #takeOver(signal: AbortSignal | undefined): Promise<Error | undefined> {
-    const manager = await this.#open();
+    await this.#open();
     signal?.throwIfAborted();
     const { key, limit } = this.#kind;
     const mode = limit === undefined ? 'exclusive' : 'shared';
@@ -193,7 +200,7 @@ export abstract class Lock {
     let lost: Error | undefined;
     for (const token of new Set([value, this.identifier])) {
       try {
-        this.#begin(await manager.adoptAs({ name: key, token, mode }, value, this.#hold));
+        this.#begin(await this.#adopt({ name: key, token, mode }, value));
         return undefined;
       } catch (error) {
         if (!(error instanceof LockLostError)) throw error;

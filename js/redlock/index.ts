@@ -393,8 +393,12 @@ export class Redlock extends EventEmitter {
     if (this.clients.size > 1) return set;
     const manager = await this.#open();
     const value = newValue();
-    const adopt = (lock: SharedHandle) =>
-      manager.adoptAs(lock.toJSON(), value, { ttl: duration, renew: false });
+    const adopt = async (lock: SharedHandle) => {
+      const adopted = await manager.adoptAs(lock.toJSON(), value, { ttl: duration, renew: false });
+      // Only now: without an answer it is to be released.
+      await adopted.stopRenewing();
+      return adopted;
+    };
     const adopted = await Promise.allSettled(set.locks.map(adopt));
     const locks = adopted.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     const failed = adopted.find((each) => each.status === 'rejected');

@@ -105,8 +105,9 @@ function promisesOf(kind: Kind): Readonly<Record<string, Promised<unknown>>> {
     },
     'a request that failed before its handler ran may be sent again': (seen) =>
       seen.effects.includes('starts first') ||
-      // What ends a process is a crash to those that come later.
-      /^(process|manager)/.test(seen.fault) ||
+      // What ends a process is a crash to those that come later; and if neither try of the first write got an answer, the
+      // key may be spent, as the page says.
+      /^(process|manager|executed, (no answer|server away))/.test(seen.fault) ||
       answerOf(seen.second)?.status === 201,
     'no lock is left behind': ({ again, store, fault }) =>
       answerOf(again)?.text.includes('outstanding') !== true &&
