@@ -1,5 +1,5 @@
 /**
- * The guide on fencing: it shows the files of examples/fencing word for word, and each of them refuses an
+ * The guide on fencing: it shows files of examples/fencing word for word, links the others, and each of them refuses an
  * owner who comes too late. They run here on a Redis and a PostgreSQL.
  */
 
@@ -15,7 +15,7 @@ import { connect, type Lock, type LockManager } from '../../support/holdfast.js'
 import { Postgres } from '../../support/postgres.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import { blocks, FOLDER, load, source } from './guide.js';
+import { blocks, FOLDER, links, load, source } from './guide.js';
 
 const TOO_LATE = /a later owner of (item:42|warehouse|the lock) (has been here|was there|has used)/;
 
@@ -88,8 +88,9 @@ test('the guide shows the files, word for word, and no other code', () => {
     assert.equal(language, file.endsWith('.sql') ? 'sql' : 'js', code);
     shown.set(file, text);
   }
+  const linked = links().map((file) => file.replace(/^.*\//, ''));
   const files = readdirSync(FOLDER).filter((file) => file !== 'README.md');
-  assert.deepEqual([...shown.keys()].sort(), files.sort());
+  assert.deepEqual([...new Set([...shown.keys(), ...linked])].sort(), files.sort());
   for (const [file, code] of shown) assert.equal(code, source(file), file);
 });
 

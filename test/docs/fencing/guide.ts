@@ -13,6 +13,14 @@ export function blocks(): Block[] {
   return blocksOf('docs/fencing.md');
 }
 
+/** The files of the examples to which the guide links. */
+export function links(): string[] {
+  const guide = readFileSync(join(ROOT, 'docs', 'fencing.md'), 'utf8');
+  return [...guide.matchAll(/\]\(\.\.\/(examples\/fencing\/[^)]+)\)/g)].map(
+    ([, file = '']) => file,
+  );
+}
+
 /** A file of the examples, as it is. */
 export function source(file: string): string {
   return readFileSync(join(FOLDER, file), 'utf8');
