@@ -1,7 +1,6 @@
 /** docs/migration.md: all its code runs, and old and new code of one section exclude each other. */
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
