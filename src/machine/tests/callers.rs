@@ -64,6 +64,7 @@ impl Simulation {
     fn mode(&mut self) -> Mode {
         match self.rng.u32(..self.kinds) {
             _ if self.busy => Mode::Exclusive,
+            1..4 if self.sharing => Mode::SHARED,
             0..4 => Mode::Exclusive,
             4 | 5 => Mode::SHARED,
             _ => Mode::Shared { limit: NonZeroU32::new(self.rng.u32(1..4)) },

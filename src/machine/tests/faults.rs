@@ -4,6 +4,7 @@ use super::defects::Defect;
 use super::process::Process;
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
+use super::snapshot::RAISED;
 use super::world::ms;
 use crate::machine::Machine;
 use crate::machine::lease::{Leases, PendingRenewal};
@@ -128,7 +129,9 @@ impl Simulation {
         }
         self.note(9, format_args!("a stranger writes to {key}"));
         self.server.command(self.now, &["DEL", &key]);
-        if key == counter {
+        if key == counter && self.rng.bool() {
+            self.server.command(self.now, &["SET", &key, &RAISED.to_string()]);
+        } else if key == counter {
             self.server.command(self.now, &["ZADD", &key, "1", "x"]);
         } else {
             self.server.command(self.now, &["SET", &key, "x"]);

@@ -583,6 +583,68 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("if is_whole and owner ~= token and", "if is_whole and"),
     ),
+    // Records of grants, and what is left of earlier ones.
+    (
+        "the queue entry of a waiter whose late plain commands took the lock stays",
+        Kind::Steady,
+        script(
+            "  if lock.last_seq then\n    -- Plain commands",
+            "  if false then\n    -- Plain commands",
+        ),
+    ),
+    (
+        "a release ahead of the claim leaves the record of the grant",
+        Kind::Steady,
+        script(
+            "if not unclaimed then\n    redis.call('DEL', lock_key)",
+            "if true then\n    redis.call('DEL', lock_key)",
+        ),
+    ),
+    (
+        "an extension of a share does not claim it",
+        Kind::Steady,
+        script("  redis.call('ZREM', shared_key, '?' .. token)\n", ""),
+    ),
+    (
+        "a share is taken at once beside the records of shares that have ended",
+        Kind::Steady,
+        script("live == 0 or members ~= 2 * live or", "live == 0 or"),
+    ),
+    (
+        "a share is taken at once among what is left of earlier shares",
+        Kind::Steady,
+        script(
+            "    if not value and members > 0 then\n      redis.call('DEL', shared_key)\n    end\n",
+            "",
+        ),
+    ),
+    (
+        "a request that enqueues is no sign of life",
+        Kind::Steady,
+        script(
+            "if unclaimed and manager_of(unclaimed) == manager_of(entry.token) then",
+            "if false then",
+        ),
+    ),
+    (
+        "an unclaimed grant of the whole lock purges nobody",
+        Kind::Steady,
+        script("    silent[manager_of(lock.unclaimed) or ''] = lock.now_ms\n", ""),
+    ),
+    (
+        "a fence that a script could not issue stays counted",
+        Kind::Steady,
+        script("    redis.call('INCRBY', fence_key, -block)\n", ""),
+    ),
+    (
+        "a share that is given up while its slot moves leaves the lock as long as it was",
+        Kind::Moving,
+        script(
+            "'?' .. token)\n  redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))\nelse\n  \
+             redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
+            "'?' .. token)\nelse\n  redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
+        ),
+    ),
     // Moving slots.
     (
         "a release by the lock's key alone frees another's lock",

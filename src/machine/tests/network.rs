@@ -4,6 +4,7 @@ use super::simulator::Simulation;
 use super::snapshot::Snapshot;
 use crate::machine::Event;
 use crate::protocol::{Call, Intent};
+use std::collections::BTreeSet;
 
 impl Simulation {
     pub(super) fn reachable(&self, who: usize) -> bool {
@@ -48,10 +49,12 @@ impl Simulation {
             let probe = || -> Vec<_> {
                 call.clone()
                     .into_locks()
-                    // A repeat may issue a later fence, and remove a share that has ended.
+                    // A repeat may issue a later fence, remove a share that has ended, and claim what was granted.
                     .map(|(keys, _)| {
-                        let newest = String::new();
-                        Snapshot { fence: None, newest, ..server.snapshot(self.now, &keys) }
+                        let (newest, unclaimed_shares) = (String::new(), BTreeSet::new());
+                        let snapshot = server.snapshot(self.now, &keys);
+                        let (fence, unclaimed, stale) = (None, None, 0);
+                        Snapshot { fence, newest, unclaimed, unclaimed_shares, stale, ..snapshot }
                     })
                     .collect()
             };

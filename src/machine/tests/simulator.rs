@@ -60,6 +60,8 @@ pub(super) struct Simulation {
     /// Whether most callers are of one process and want the whole lock for equal times, so that it hands the lock off
     /// often.
     pub(super) busy: bool,
+    /// Whether most callers want shares.
+    pub(super) sharing: bool,
     /// The factor by which more time passes than usual.
     pace: u32,
     pub(super) now: Mono,
@@ -116,6 +118,7 @@ impl Simulation {
             kind,
             kinds: if seed.is_multiple_of(2) { 4 } else { 8 },
             busy: seed % 5 == 4,
+            sharing: seed % 6 == 1,
             actions: if seed & 2 == 0 { 105 } else { 102 },
             pace: if (seed / 16).is_multiple_of(4) { 5 } else { 1 },
             ttls_ms: if seed / 4 % 3 == 2 { &[10_000] } else { &[200, 1_000, 4_000, 10_000] },

@@ -1,7 +1,7 @@
 //! A simulated server's data about the lock, read by plain commands.
 
 use crate::protocol::{LockKeys, ServerTime, TOKEN_PREFIX, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A server's data about the lock.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -23,6 +23,12 @@ pub(super) struct Snapshot {
     pub(super) newest: String,
     /// The sharers.
     pub(super) shares: Vec<Share>,
+    /// The token that was granted the whole lock by message and has not claimed it, as the server has recorded it.
+    pub(super) unclaimed: Option<String>,
+    /// The same of shares.
+    pub(super) unclaimed_shares: BTreeSet<String>,
+    /// The records in the set of shares that are of no live share.
+    pub(super) stale: usize,
 }
 
 /// One sharer of the lock.
@@ -71,18 +77,22 @@ impl Snapshot {
         let remaining_ms = left_ms(ask, keys.lock());
         let lone = value.as_deref().and_then(lone_share);
         let lone = lone.map(|token| Share { token: token.to_owned(), remaining_ms, fence: 0 });
+        let set = if shared { read_shares(keys, time, ask) } else { SetOfShares::default() };
         Self {
             value,
             remaining_ms,
             fence,
             fence_ms,
             waiting: ask(&["EXISTS", &keys.waiting()]) == ["1"],
-            newest: if shared { newest_share(keys, ask) } else { String::new() },
+            newest: set.newest,
             unreached_ms: ask(&["HGET", &keys.waiters(), "unreached"])
                 .pop()
                 .and_then(|at| at.parse().ok()),
             line: queue,
-            shares: if shared { read_shares(keys, time, ask) } else { lone.into_iter().collect() },
+            shares: lone.into_iter().chain(set.shares).collect(),
+            unclaimed: ask(&["HGET", &keys.waiters(), "unclaimed"]).pop(),
+            unclaimed_shares: set.unclaimed,
+            stale: set.stale,
         }
     }
 
@@ -123,13 +133,18 @@ impl Snapshot {
         self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
     }
 
+    /// The last fence, unless other code has raised the counter.
     pub(super) fn counter(&self) -> Option<u64> {
+        self.raw_counter().filter(|last| *last < RAISED)
+    }
+
+    pub(super) fn raw_counter(&self) -> Option<u64> {
         self.fence.as_ref()?.parse().ok()
     }
 
     /// Whether other code has written the counter.
     pub(super) fn has_no_fences(&self) -> bool {
-        self.fence.is_none() && self.fence_ms != -2
+        self.counter().is_none() && self.fence_ms != -2
     }
 
     /// The owners and the waiters.
@@ -146,11 +161,6 @@ impl Snapshot {
 /// The fence counter, and its remaining ms.
 pub(super) fn counter(key: &str, ask: &dyn Fn(&[&str]) -> Vec<String>) -> (Option<String>, i64) {
     (ask(&["GET", key]).pop(), left_ms(ask, key))
-}
-
-/// What identifies the owners of a shared lock.
-fn newest_share(keys: &LockKeys, ask: &dyn Fn(&[&str]) -> Vec<String>) -> String {
-    ask(&["ZRANGE", &keys.shared(), "0", "0", "WITHSCORES"]).pop().unwrap_or_default()
 }
 
 fn left_ms(ask: &dyn Fn(&[&str]) -> Vec<String>, key: &str) -> i64 {
@@ -174,6 +184,9 @@ pub(super) fn holders(
     let tokens = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf"]);
     tokens.iter().map(|token| Token::from_text(token)).collect()
 }
+
+/// What a stranger raises a counter to: more than a year ahead of the clock of every schedule.
+pub(super) const RAISED: u64 = 2_000_000_000_000_000;
 
 /// The lock's value while others share it.
 pub(super) const SHARED: &str = "hf1.shared";
@@ -237,29 +250,46 @@ pub(super) fn numsub(channel: &str) -> &'static str {
     if channel.contains('{') { "SHARDNUMSUB" } else { "NUMSUB" }
 }
 
+/// What the set of shares says.
+#[derive(Default)]
+struct SetOfShares {
+    newest: String,
+    shares: Vec<Share>,
+    unclaimed: BTreeSet<String>,
+    stale: usize,
+}
+
 fn read_shares(
     keys: &LockKeys,
     time: ServerTime,
     ask: &dyn Fn(&[&str]) -> Vec<String>,
-) -> Vec<Share> {
-    let now_ms = time.as_micros() / 1_000;
-    let live = format!("({now_ms}");
-    let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);
-    let read = |entry: &[String]| {
-        let fence = ask(&["ZSCORE", &keys.shared(), &format!("#{}", entry[0])]).pop();
-        let fence = fence.and_then(|fence| {
-            // The record of a share that was a lone one has half a number more.
-            let fence = fence.strip_prefix('-')?;
-            fence.strip_suffix(".5").unwrap_or(fence).parse().ok()
-        });
-        let end_ms: i64 = entry[1].parse().unwrap();
-        Share {
-            token: entry[0].clone(),
-            remaining_ms: end_ms - i64::try_from(now_ms).unwrap(),
-            fence: fence.unwrap_or(0),
-        }
+) -> SetOfShares {
+    let now_ms = i64::try_from(time.as_micros() / 1_000).unwrap();
+    let members = ask(&["ZRANGE", &keys.shared(), "0", "-1", "WITHSCORES"]);
+    let members = || members.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+    let fences: BTreeMap<_, _> =
+        members().filter_map(|(name, score)| Some((name.strip_prefix('#')?, score))).collect();
+    let fence_of = |token: &str| {
+        // The record of a share that was a lone one has half a number more.
+        let fence = fences.get(token)?.strip_prefix('-')?;
+        fence.strip_suffix(".5").unwrap_or(fence).parse().ok()
     };
-    entries.chunks_exact(2).map(read).collect()
+    let ends = members().filter(|(name, _)| !name.starts_with(['#', '?']));
+    let live = ends.filter_map(|(token, end_ms)| {
+        let remaining_ms = end_ms.parse::<i64>().unwrap() - now_ms;
+        let fence = fence_of(token).unwrap_or(0);
+        (remaining_ms > 0).then(|| Share { token: token.to_owned(), remaining_ms, fence })
+    });
+    let shares: Vec<_> = live.collect();
+    let is_live =
+        |name: &str| shares.iter().any(|it| it.token == name.trim_start_matches(['#', '?']));
+    let unclaimed = members().filter_map(|(name, _)| name.strip_prefix('?'));
+    SetOfShares {
+        newest: members().next().map(|(_, score)| score.to_owned()).unwrap_or_default(),
+        unclaimed: unclaimed.map(str::to_owned).collect(),
+        stale: members().filter(|(name, _)| !is_live(name)).count(),
+        shares,
+    }
 }
 
 pub(super) fn is_foreign(value: &str) -> bool {

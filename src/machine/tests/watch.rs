@@ -246,7 +246,39 @@ impl Watch {
         messages_are_right(done, &successors)?;
         self.thefts.judge(done)?;
         self.remember_silence(done, &successors);
-        Ok(())
+        self.records_are_right(done)
+    }
+
+    /// No record of a grant outlives its claim, or another sign of life of its manager. What has a share leaves no records
+    /// of earlier ones, so the set stays as small as it can be.
+    fn records_are_right(&self, done: &Executed<'_>) -> Result<(), String> {
+        let (before, after, token) = (done.before, done.after, done.token());
+        // What is known only by the lock's key claims nothing.
+        let reads_records =
+            matches!(done.call, Call::Acquire { .. } | Call::Claim { .. } | Call::Release { .. });
+        let of_it = |unclaimed: &&String| {
+            let owns = before.owner() == Some(token) && unclaimed.as_str() == token;
+            let joins =
+                matches!(done.intent(), Some(Intent::Join(_))) && after.waiter(token).is_some();
+            (owns && reads_records) || (joins && client(unclaimed) == client(token))
+        };
+        let silent = before.unclaimed.as_ref().filter(of_it);
+        let stays = silent.is_some() && after.unclaimed.as_ref() == silent;
+        expect(!stays, &format!("{silent:?} is taken for silent, and its manager was heard"))?;
+        let names_shares = reads_records
+            || matches!(
+                done.call,
+                Call::ExtendShare { .. } | Call::KeepShare { .. } | Call::FreeShare { .. }
+            );
+        let stays = names_shares
+            && before.held_ms(token).is_some()
+            && before.unclaimed_shares.contains(token)
+            && after.unclaimed_shares.contains(token);
+        expect(!stays, "a share was claimed, and does not count as claimed")?;
+        let shares = after.shares.iter().any(|share| share.token == token);
+        let new = shares && before.held_ms(token).is_none() && after.lone().is_none();
+        let small = !(new && done.intent().is_some()) || after.stale == 0;
+        expect(small, "a share is taken beside the records of shares that are over")
     }
 
     /// Only the fence counter of a single lock has an expiry, which never moves.
@@ -343,11 +375,14 @@ impl Watch {
                 before.clone()
             }
             Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
-                let last = before.counter().unwrap_or(0) + u64::from(*block);
+                let last = before.raw_counter().unwrap_or(0) + u64::from(*block);
                 if self.by_plain.contains(owner) && keeps {
                     self.reserved.insert(owner.to_owned(), last);
                 }
-                self.highest = self.highest.max(last);
+                // What other code has raised issues no fence.
+                if !before.has_no_fences() {
+                    self.highest = self.highest.max(last);
+                }
                 let (fence, fence_ms) = (Some(last.to_string()), after.fence_ms);
                 Snapshot { fence, fence_ms, ..before.clone() }
             }
@@ -623,6 +658,10 @@ impl Watch {
         let left = done.is_release();
         let stands = done.after.waiter(done.token()).is_some();
         expect(!(left && stands), "a caller that left is still enqueued")?;
+        let has = done.intent().is_some() && done.after.owner() == Some(done.token());
+        expect(!(has && stands), "a caller that has the lock is still enqueued")?;
+        let freed = matches!(done.call, Call::Delete { .. }) && done.gives_up();
+        expect(!freed || done.before.line.is_empty(), "a lock is only deleted, and others wait")?;
         for waiter in &done.before.line {
             let gone = done.after.waiter(&waiter.token).is_none();
             let owns = done.after.held_ms(&waiter.token).is_some();
