@@ -2,6 +2,7 @@
 // loses them, in one its clock is set. Some of these also have slots that move, on one server or among three, two
 // masters, or data lost under live connections. And for a part of the seeds three schedules of a quorum: its servers keep
 // their data, or lose them, or leases end at any moment.
+// First come the schedules that were written for one defect each.
 //
 //   npm run simulate -- [--seeds N] [--from S]
 //
@@ -35,7 +36,7 @@ const env = {
   HOLDFAST_FROM: values.from,
 };
 const began = performance.now();
-const schedulesOf = ['simulator::', 'quorum::quorum_'];
+const schedulesOf = ['simulator::', 'quorum::quorum_', 'written::'];
 const { status } = spawnSync('cargo', [...cargo, '--quiet', '--', ...schedulesOf], {
   stdio: 'inherit',
   env,

@@ -60,7 +60,7 @@ impl Machine {
     }
 
     /// Whether the budget is spent, but the answer to a request for more handoffs is to come.
-    fn may_get_handoffs(&self, held: &Lease) -> bool {
+    pub(super) fn may_get_handoffs(&self, held: &Lease) -> bool {
         held.budget.is_spent(self.context.now)
             && self.servers.is_open(Owner::Reservation(held.id.token_id()))
             && (self.lingers(held) || self.fitting_owner(held).is_some())
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
+    pub(super) fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
         if self.hand_off(lease) {
             return self.context.complete(caller.0, Outcome::Done);
         }

@@ -15,7 +15,7 @@ use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Reply, Take};
 use crate::protocol::script::Script;
 use crate::protocol::token::Token;
 use crate::protocol::validity::valid_until;
@@ -53,6 +53,8 @@ pub(super) enum Defect {
     BurstUnbounded,
     /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
+    /// What may still be executed is only deleted.
+    DeleteForUncertain,
     /// An old clock comparison is still trusted.
     ClocksNeverOld,
     /// The send buffer of a connection that was given up is still delivered.
@@ -65,8 +67,12 @@ pub(super) enum Defect {
     DenialUnheard,
     /// Where a slot moves to is asked with the epoch of where it was.
     EpochOfAnother,
+    /// Plain commands may follow a counter below the epoch.
+    EpochUnseen,
     /// A number is above the last one of its block, for the block has no end.
     FencesWithoutEnd,
+    /// A lock is handed off that the present history has not confirmed.
+    HandoffInAnotherHistory,
     /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
     /// The loss of a lock is not reported.
@@ -101,6 +107,8 @@ pub(super) enum Defect {
     ReleaseDoneOnAsk,
     /// What may still be executed is given back once only, ahead of it.
     ReleasedOnce,
+    /// A release does not wait until its entry can be moved back.
+    ReleaseAheadOfEntry,
     /// A repeated release is read as one of a lock that was lost earlier.
     RepeatReadAsLost,
     /// It is never learned that a slot has moved.
@@ -158,12 +166,42 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
             machine.leases.all_mut().for_each(|held| held.leave_to_expire = false);
             command
         }
+        Command::Release { lease, .. } if Defect::DeleteForUncertain.is_on() => {
+            machine.change_lease(lease.token_id(), |held| held.uncertain = false);
+            command
+        }
+        Command::Release { lease, .. } if Defect::HandoffInAnotherHistory.is_on() => {
+            let keys = machine.leases.get(lease.token_id()).map(|held| held.keys.clone());
+            if let Some(keys) = keys {
+                let number = machine.servers.data_of(&keys).number;
+                machine.change_lease(lease.token_id(), |held| held.data_number = number);
+            }
+            command
+        }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
             let current = machine.leases.get(lease.token_id()).map_or(lease, |held| held.id);
             Command::Release { lease: current, exported }
         }
         command => command,
     }
+}
+
+/// Decides releases that wait for the answer to an entry, and for nothing else.
+pub(super) fn hasten(machine: &mut Machine, now: Mono, out: &mut Vec<Effect>) {
+    if Defect::ReleaseAheadOfEntry.is_on() {
+        machine.handle(now, out, Machine::release_ahead_of_entries);
+    }
+}
+
+/// Changes what the machine knows of its server while it reads the answer to plain commands. Returns what to restore.
+pub(super) fn hide_epoch(
+    machine: &mut Machine,
+    node: NodeId,
+    reply: &Result<Reply, Failure>,
+) -> Option<ServerTime> {
+    let is_taken = matches!(reply, Ok(Reply::Take(Take::Taken { .. })));
+    (is_taken && Defect::EpochUnseen.is_on())
+        .then(|| std::mem::take(&mut machine.servers.at(node).data.epoch))
 }
 
 /// Handles a grant by message as the machine does, but for one rule; false if the machine is to do it.
@@ -368,6 +406,10 @@ pub(super) fn spoil(machine: &mut Machine) {
             for entry in machine.entries.values_mut() {
                 entry.uncertain &= !entry.steals();
             }
+        }
+        Defect::DeleteForUncertain => {
+            let deletes = machine.releases.values_mut().filter(|release| release.fast_path);
+            deletes.for_each(|release| release.uncertain = true);
         }
         Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
         Defect::ReleasedOnce => {

@@ -298,6 +298,29 @@ fn a_share_that_was_taken_late_for_a_waiter_is_not_granted_to_it_once_more() {
     b.lease(op);
 }
 
+/// 1. A's lock ends while B waits. Plain commands that were sent for B's entry take the free lock, late.
+/// 2. B finds that when it asks again, and its entry must leave the queue: after B's release a script would grant the lock
+///    to it once more.
+#[test]
+pub(super) fn a_waiter_whose_late_plain_commands_took_the_lock_leaves_the_queue() {
+    let (mut a, mut b) = ready();
+    let held = a.acquire_held(10_000, Wait::Never, ONE_LEASE);
+    a.settle();
+    a.lease(held);
+    let op = acquire(&mut b);
+    b.settle();
+    let keys = World::keys();
+    let waiter = a.server.snapshot(a.now, &keys).line[0].token.clone();
+    a.server.command(a.now, &["SET", keys.lock(), &waiter, "PX", "9000"]);
+    while b.outcome(op).is_none() {
+        b.pass(ms(100));
+        b.settle();
+    }
+    b.lease(op);
+    let Snapshot { line, value, .. } = b.server.snapshot(b.now, &keys);
+    assert_eq!((line, value), (Vec::new(), Some(waiter)));
+}
+
 /// 1. A has a lone share. B joins it, which gives A's share another fence in the set.
 /// 2. The server restarts with its data, and A compares the fence of its share with its own.
 ///

@@ -200,9 +200,22 @@ impl Simulation {
         }
         self.unproven.extend(self.unclaimed());
         self.server.set_replication_id(&format!("run {}", self.rng.u64(..)));
+        if self.rng.u32(..3) == 0 {
+            let loading = ms(self.rng.u64(1..400));
+            self.note(9, format_args!("the server loads its data for {loading:?}"));
+            self.loading_until = Some(self.now + loading);
+            self.server.set_loading(true);
+        }
         // No server restarts within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
+    }
+
+    pub(super) fn end_loading(&mut self) {
+        if self.loading_until.take().is_some() {
+            self.loaded = Some(self.now);
+            self.server.set_loading(false);
+        }
     }
 
     /// The tokens of locks that were granted by message and not confirmed since.

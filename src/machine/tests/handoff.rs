@@ -83,6 +83,31 @@ fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one()
     assert_eq!(handed_off(&crowd.worlds[0]), before);
 }
 
+/// 1. A returns from Y to X, and asks whether X has its lock. X, which has granted it to others, refuses to answer.
+/// 2. A's caller releases, less than a second after Y has confirmed the lock.
+#[test]
+pub(super) fn a_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer() {
+    let mut crowd = Crowd::new(1);
+    let to = |crowd: &mut Crowd, replication_id: &str| {
+        let world = &mut crowd.worlds[0];
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.set_replication_id(replication_id);
+        world.connect();
+    };
+    to(&mut crowd, "Y");
+    crowd.pass(ms(300));
+    let (lease, _) = busy(&mut crowd, 10);
+    let before = handed_off(&crowd.worlds[0]);
+    to(&mut crowd, "first");
+    let world = &mut crowd.worlds[0];
+    world.server.set_loading(true);
+    while !world.wire.is_empty() {
+        world.answer_one();
+    }
+    world.release(lease);
+    assert_eq!(handed_off(world), before);
+}
+
 /// A process whose caller holds the lock while three others wait here, and whose release is on the wire.
 fn releasing() -> (Crowd, Vec<OpId>) {
     let mut crowd = Crowd::new(2);

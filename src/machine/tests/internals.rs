@@ -1,5 +1,6 @@
 //! The tests' access to a machine's internals.
 
+use crate::machine::context::in_order;
 use crate::machine::lease::{Lease, Leases};
 use crate::machine::request::Sent;
 use crate::machine::servers::Servers;
@@ -23,6 +24,18 @@ impl Machine {
 
     pub(super) fn change_lease(&mut self, id: TokenId, change: impl FnOnce(&mut Lease)) {
         self.leases.change(&mut self.context, id, change);
+    }
+
+    /// Decides the releases that wait only until an entry can be moved back, without that.
+    pub(super) fn release_ahead_of_entries(&mut self) {
+        for id in in_order(&self.undecided) {
+            let Some(held) = self.leases.get(id) else { continue };
+            let waits = self.is_unanswered(held) || self.may_get_handoffs(held);
+            let lease = held.id;
+            if let Some(caller) = (!waits).then(|| self.undecided.remove(&id)).flatten() {
+                self.hand_off_or_release(lease, caller);
+            }
+        }
     }
 
     /// Whether this lease has the only timer.

@@ -306,7 +306,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release leaves the queue entry",
         Kind::Steady,
-        script("end\ndequeue(lock, token)\n", "end\n"),
+        script("end\ndequeue(lock, token)\nif is_shared", "end\nif is_shared"),
     ),
     (
         "newcomers are enqueued at the head",
@@ -454,8 +454,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a share is given up, and the lock lasts as long as it would have",
         Kind::Steady,
         script(
-            "  remove_share(lock, token)\n  fit_to_shares(lock)\nend",
-            "  remove_share(lock, token)\nend",
+            "dequeue(lock, token)\nif is_shared(lock) then\n  fit_to_shares(lock)\nend\n",
+            "dequeue(lock, token)\n",
         ),
     ),
     (
@@ -585,14 +585,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Records of grants, and what is left of earlier ones.
     (
-        "the queue entry of a waiter whose late plain commands took the lock stays",
-        Kind::Steady,
-        script(
-            "  if lock.last_seq then\n    -- Plain commands",
-            "  if false then\n    -- Plain commands",
-        ),
-    ),
-    (
         "a release ahead of the claim leaves the record of the grant",
         Kind::Steady,
         script(
@@ -644,6 +636,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
              redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
             "'?' .. token)\nelse\n  redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
         ),
+    ),
+    (
+        "what may still be executed is only deleted",
+        Kind::Steady,
+        Change::Machine(Defect::DeleteForUncertain),
+    ),
+    // What depends on the history of the data.
+    (
+        "plain commands follow a counter below the epoch",
+        Kind::Losing,
+        Change::Machine(Defect::EpochUnseen),
     ),
     // Moving slots.
     (

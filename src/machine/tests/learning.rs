@@ -14,6 +14,8 @@ struct Doubt {
     lease: LeaseId,
     /// When its caller must know that, by its own clock.
     due: Mono,
+    /// The server may have refused the last request about it.
+    is_refused: bool,
 }
 
 impl Simulation {
@@ -29,12 +31,13 @@ impl Simulation {
         self.reconnect();
         let doubts = self.doubts();
         if self.kind == Kind::Losing {
-            // Each loss came with another replication id.
-            let unasked = doubts.first().map(|doubt| (doubt.who, doubt.lease));
+            // Each loss came with another replication id. While it loaded its data, the server has refused to answer.
+            let unasked = doubts.iter().find(|doubt| !doubt.is_refused);
+            let unasked = unasked.map(|doubt| (doubt.who, doubt.lease));
             self.demand(unasked.is_none(), || format!("{unasked:?} was not asked about"));
         }
         self.check_claims();
-        for Doubt { who, lease, due } in doubts {
+        for Doubt { who, lease, due, .. } in doubts {
             while self.is_doubtful(who, lease) {
                 let clock = self.processes[who].clock(self.now);
                 self.demand(clock < due, || format!("{who} does not learn that {lease:?} is lost"));
@@ -85,8 +88,12 @@ impl Simulation {
                     // A renewal leaves two thirds; after a short extension of a long lease the next is later.
                     let pause = (held.ttl / 3).max(left.saturating_sub(held.ttl * 2 / 3));
                     let slack = (pause / 8).max(ms(20)) * 2;
+                    // A refused request is repeated after a sixteenth of the rest.
+                    let is_refused =
+                        self.loaded.is_some_and(|at| self.now.since(at) <= left / 16 + ms(40));
+                    let pause = if is_refused { left / 16 + ms(20) } else { pause };
                     let due = process.clock(self.now) + pause + slack;
-                    doubts.push(Doubt { who, lease, due });
+                    doubts.push(Doubt { who, lease, due, is_refused });
                 }
             }
         }

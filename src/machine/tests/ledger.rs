@@ -161,7 +161,7 @@ impl Simulation {
             return;
         };
         let world = &self.processes[who].world;
-        let same = world.shown.as_deref() == Some(&*granted.replication_id);
+        let same = world.blind || world.shown.as_deref() == Some(&*granted.replication_id);
         self.demand(!world.up || same, || {
             format!("{token} is handed on, and {who} has seen that the data is another's")
         });

@@ -45,3 +45,4 @@ mod thefts;
 mod waiting;
 mod watch;
 mod world;
+mod written;

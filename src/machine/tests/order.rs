@@ -136,6 +136,37 @@ fn an_entry_whose_answer_is_late_loses_that_position_too() {
     assert!((1..=15).contains(&ahead), "{ahead} later callers were served first");
 }
 
+/// 1. A's callers hand the lock on until their budget is spent. B called before most of them, so no more is reserved.
+/// 2. A's entry has the position of a caller that was served, and has just asked whether it is its turn.
+/// 3. A's caller releases. The entry can be moved back only after that answer, so the release waits for it.
+#[test]
+pub(super) fn a_release_waits_until_its_entry_can_be_moved_back() {
+    let mut calls = Calls::behind_a_holder();
+    let mut ops: Vec<_> = (0..3).map(|_| calls.call(0, Mode::Exclusive).1).collect();
+    let (_, overtaken) = calls.call(1, Mode::Exclusive);
+    ops.extend((0..60).map(|_| calls.call(0, Mode::Exclusive).1));
+    let mut crowd = calls.crowd;
+    let holder = *crowd.worlds[2].deadlines.keys().next().unwrap();
+    crowd.release(2, holder);
+    let mut served = 0;
+    while !crowd.has(1, overtaken) {
+        let lease = crowd.worlds[0].lease(ops[served]).0;
+        let world = &mut crowd.worlds[0];
+        let asks = |world: &World| matches!(world.wire.front(), Some((_, Call::Acquire { .. })));
+        let held = world.machine.leases.get(lease.token_id()).unwrap();
+        if held.budget.is_spent(world.now) {
+            while !asks(world) {
+                world.settle();
+                world.pass(ms(10));
+            }
+        }
+        world.release(lease);
+        crowd.settle();
+        served += 1;
+        assert!(served <= 3 + 15, "{served} callers were served first");
+    }
+}
+
 #[test]
 fn permits_are_granted_in_the_order_of_the_calls_except_handoffs() {
     let mut calls = Calls::behind_a_holder();

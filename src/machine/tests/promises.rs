@@ -192,6 +192,7 @@ impl Simulation {
             process.world.pubsub_denied = false;
             process.world.reach_all();
         }
+        self.end_loading();
     }
 
     /// There is one server again, and everybody is led to it.

@@ -39,6 +39,8 @@ struct State {
     watched: Vec<Watched>,
     /// The keys that have moved with their slot, during the move.
     moved: Option<BTreeSet<String>>,
+    /// It loads its data, and refuses all calls.
+    loading: bool,
     /// Since then it is a replica and takes no writes.
     replica_since: Option<Mono>,
     /// The number of calls executed here and on its peers.
@@ -118,6 +120,9 @@ impl State {
 
     /// The error with which it refuses a call, if it does.
     fn refuses(&self, time: ServerTime, keys: &[String]) -> Option<&'static str> {
+        if self.loading {
+            return Some("LOADING");
+        }
         if self.replica_since.is_some() {
             return Some("READONLY");
         }
@@ -234,6 +239,7 @@ impl Server {
             next_subscriber: 0,
             watched: Vec::new(),
             moved: None,
+            loading: false,
             replica_since: None,
             executed: Rc::default(),
         };
@@ -288,6 +294,10 @@ impl Server {
         if let (Some(next), Some(moved)) = (next, &mut state.moved) {
             moved.insert(next);
         }
+    }
+
+    pub(super) fn set_loading(&self, loading: bool) {
+        self.0.borrow_mut().loading = loading;
     }
 
     pub(super) fn is_moving(&self) -> bool {

@@ -257,7 +257,11 @@ impl Watch {
         let reads_records =
             matches!(done.call, Call::Acquire { .. } | Call::Claim { .. } | Call::Release { .. });
         let of_it = |unclaimed: &&String| {
+            // Whoever takes a free lock anew, by the same token, has no mark, and leaves the record to its next entry.
+            let marked = before.value.as_ref().is_some_and(|value| value.ends_with('+'));
+            let unmarked_release = matches!(done.call, Call::Release { .. }) && !marked;
             let owns = before.owner() == Some(token) && unclaimed.as_str() == token;
+            let owns = owns && !unmarked_release;
             let joins =
                 matches!(done.intent(), Some(Intent::Join(_))) && after.waiter(token).is_some();
             (owns && reads_records) || (joins && client(unclaimed) == client(token))

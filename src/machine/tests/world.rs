@@ -122,7 +122,18 @@ impl World {
 
     /// A new manager, which shares the server with others.
     pub(super) fn joining(server: &Server, client: &str, now: Mono) -> Self {
+        Self::new(client).joins(server, now)
+    }
+
+    /// The same of one that may not ask for the history of the data.
+    pub(super) fn joining_without_info(server: &Server, client: &str, now: Mono) -> Self {
         let mut world = Self::new(client);
+        world.blind = true;
+        world.joins(server, now)
+    }
+
+    fn joins(self, server: &Server, now: Mono) -> Self {
+        let mut world = self;
         world.now = now;
         world.machine.context.config.started = now;
         world.subscriber = server.new_subscriber();
@@ -274,6 +285,7 @@ impl World {
         });
         let mut out = Vec::new();
         self.machine.handle_command(self.now, op, command, &mut out);
+        defects::hasten(&mut self.machine, self.now, &mut out);
         self.perform(out);
         op
     }
@@ -342,7 +354,11 @@ impl World {
         let mut out = Vec::new();
         let (front, sent_on) = (self.front(), self.sent_on(request, &reply));
         let elsewhere = if let Err(Failure::Moving(to)) = reply { Some(to) } else { None };
+        let epoch = defects::hide_epoch(&mut self.machine, front, &reply);
         self.machine.handle_reply(self.now, front, request, reply, &mut out);
+        if let Some(epoch) = epoch {
+            self.machine.servers.at(front).data.epoch = epoch;
+        }
         // The answer may let a release go, and what asks behind a release is no repeat.
         let releases = |effect: &Effect| {
             matches!(effect, Effect::Send { call: Call::Release { .. } | Call::Delete { .. }, .. })
@@ -357,10 +373,7 @@ impl World {
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
         self.replace();
-        let mut probe = self.probe();
-        if self.blind {
-            probe.replication_id = None;
-        }
+        let probe = self.probe();
         let reason = |denied: bool| denied.then(|| "NOPERM".to_owned());
         let (pubsub, plain_commands) = (reason(self.pubsub_denied), reason(self.plain_denied));
         if !self.pubsub_denied {
@@ -399,10 +412,12 @@ impl World {
 
     /// What the server shows.
     fn probe(&self) -> ServerProbe {
-        match &self.member {
+        let probe = match &self.member {
             Some(member) => member.cluster.probe(self.now, self.front()),
             None => self.server.probe(self.now),
-        }
+        };
+        let replication_id = probe.replication_id.filter(|_| !self.blind);
+        ServerProbe { replication_id, ..probe }
     }
 
     /// Whoever connects next does so to this server.
@@ -628,9 +643,8 @@ impl World {
                 self.probes += 1;
                 if let Some(probes) = &mut self.unanswered_probes {
                     probes.push_back((RequestId(self.last_sent.0 + 1), sent));
-                }
-                if self.blind {
-                    let probe = ServerProbe { replication_id: None, ..self.probe() };
+                } else if self.blind {
+                    let probe = self.probe();
                     self.event(Event::Probed { probe, sent });
                 }
             }

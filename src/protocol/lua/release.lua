@@ -65,9 +65,11 @@ if is_owner then
 elseif is_shared(lock) then
   -- The token may have a share that has ended, or whose release was cut off behind its first write.
   remove_share(lock, token)
-  fit_to_shares(lock)
 end
 dequeue(lock, token)
+if is_shared(lock) then
+  fit_to_shares(lock)
+end
 if lock.last_seq and not is_open(lock) and not lock.unclaimed then
   unmark(lock)
 end

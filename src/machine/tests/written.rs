@@ -1,0 +1,43 @@
+//! Schedules that were written for one defect each, since a random one meets it too rarely.
+
+use super::defects::{self, Change, Defect, script};
+use super::{fast_path, handoff, order};
+use crate::protocol::script::Script;
+
+/// Each defect, and the schedule that finds it.
+const WRITTEN: &[(&str, Change, fn())] = &[
+    (
+        "the queue entry of a waiter whose late plain commands took the lock stays",
+        script(
+            "  if lock.last_seq then\n    -- Plain commands",
+            "  if false then\n    -- Plain commands",
+        ),
+        fast_path::a_waiter_whose_late_plain_commands_took_the_lock_leaves_the_queue,
+    ),
+    (
+        "a lock is handed off that another history has not confirmed",
+        Change::Machine(Defect::HandoffInAnotherHistory),
+        handoff::a_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
+    ),
+    (
+        "a release does not wait until its entry can be moved back",
+        Change::Machine(Defect::ReleaseAheadOfEntry),
+        order::a_release_waits_until_its_entry_can_be_moved_back,
+    ),
+];
+
+#[test]
+fn each_defect_is_found_by_the_schedule_that_was_written_for_it() {
+    defects::silence_expected_panics();
+    let whole = Script::ALL.map(Script::source).concat();
+    for (defect, change, schedule) in WRITTEN {
+        if let Change::Script { right, .. } = change {
+            assert!(whole.contains(right), "{defect}: no script contains {right:?}");
+        }
+        schedule();
+        defects::set(Some(*change));
+        let found = std::panic::catch_unwind(schedule).is_err();
+        defects::set(None);
+        assert!(found, "{defect} is not found");
+    }
+}
