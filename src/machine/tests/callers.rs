@@ -108,7 +108,8 @@ impl Simulation {
         }
     }
 
-    /// Adopts the lock of any process, possibly its own.
+    /// Adopts the lock of any process, possibly its own: by a token of its own, by one that its caller chooses, or by the
+    /// chosen one that it has.
     pub(super) fn adopt(&mut self, who: usize) {
         let from = &mut self.processes[self.rng.usize(..PROCESSES)];
         let Some(has) = from.held.last_mut() else { return };
@@ -118,13 +119,38 @@ impl Simulation {
         let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
         let (lock, fence, shared) = (has.lock, has.fence, has.shared);
         let (name, ttl) = (self.locks[lock].name.to_owned(), ms(self.rng.u64(60..8_000)));
-        let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
-        self.give_up(&token);
+        let renew = self.rng.u32(..4) > 1;
+        let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
+        let again = self.chosen.contains_key(&token) && !mode.is_shared() && self.rng.bool();
+        if !again {
+            self.give_up(&token);
+        }
+        let label: Arc<str> = match self.rng.u32(..3) {
+            _ if again => format!("={token}").into(),
+            0 => format!("=hf1.x{}.1", self.chosen.len()).into(),
+            _ => Arc::default(),
+        };
         let owner = token.to_string();
-        self.note(who, format_args!("adopts {owner}, {mode:?}"));
-        let adopt = Command::Adopt { name, owner, label: Arc::default(), ttl, hold, mode };
+        self.note(who, format_args!("adopts {owner} as {label:?}, {mode:?}, {hold:?}"));
+        let adopt = Command::Adopt { name, owner, label: label.clone(), ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
         self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
+        let shot = self.processes[who].world.machine.one_shots.get(&op);
+        let Some(new) = shot.map(|shot| shot.call.token().clone()) else { return };
+        if !label.is_empty() && !again {
+            let client = self.processes[who].world.machine.context.config.client.clone();
+            self.chosen.insert(new.clone(), client);
+        }
+        // Only its caller, once it has the lock, or the end of its lease may free it: also if there is no answer.
+        if again || hold.leave_to_expire {
+            self.keep(&new);
+        }
+        if again {
+            self.adopted_again.insert(new.clone());
+        }
+        if hold.leave_to_expire {
+            self.left_to_expire.insert(new.to_string());
+        }
     }
 
     pub(super) fn release(&mut self, who: usize) {

@@ -7,6 +7,7 @@ use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::machine::lease::PendingRenewal;
+use crate::machine::one_shot::Purpose;
 use crate::machine::queue_entry::{Granted, Step};
 use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
@@ -49,6 +50,10 @@ pub(super) enum Defect {
     AskingForgotten,
     /// A request whose redirection met no connection is not retried.
     AskNotRetried,
+    /// An adoption by the same token that had no answer is given back.
+    AdoptedFromItselfReleased,
+    /// An adoption that had no answer is given back, though it is to be left to expire.
+    AdoptedLeftReleased,
     /// Everything is sent at once.
     BurstUnbounded,
     /// A grant by message is taken though its claim is over.
@@ -405,6 +410,22 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::StolenAgain => {
             for entry in machine.entries.values_mut() {
                 entry.uncertain &= !entry.steals();
+            }
+        }
+        Defect::AdoptedFromItselfReleased => {
+            for shot in machine.one_shots.values_mut() {
+                if let Call::Adopt { token, owner, .. } = &mut shot.call
+                    && token == owner
+                {
+                    *owner = Token::from_text("another");
+                }
+            }
+        }
+        Defect::AdoptedLeftReleased => {
+            for shot in machine.one_shots.values_mut() {
+                if let Purpose::Adopt { hold, .. } = &mut shot.purpose {
+                    hold.leave_to_expire = false;
+                }
             }
         }
         Defect::DeleteForUncertain => {

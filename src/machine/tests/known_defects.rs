@@ -772,6 +772,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::LeftLocksReleased),
     ),
+    (
+        "an adopted lock that is left to expire is given back",
+        Kind::Steady,
+        Change::Machine(Defect::AdoptedLeftReleased),
+    ),
     ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::AllLocksLeft)),
     // Requests without a reply.
     (

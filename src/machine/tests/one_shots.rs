@@ -196,7 +196,7 @@ fn a_hold_that_is_left_to_expire_is_ended_by_the_server_alone() {
 /// 1. B takes over what it calls X, for A holds it under that token, and gets no answer.
 /// 2. If B released X, A would lose its lock, and a third process could get it beside A.
 #[test]
-fn a_take_over_by_the_same_token_that_is_unanswered_frees_nothing() {
+pub(super) fn a_take_over_by_the_same_token_that_is_unanswered_frees_nothing() {
     for executed in [false, true] {
         let (mut a, mut b) = two();
         take_held(&mut a, RENEWED, Mode::Exclusive);

@@ -26,6 +26,8 @@ pub(super) struct Process {
     pub(super) closing: Option<Closing>,
     /// None of its requests may arrive after the reply to it.
     pub(super) tidy: bool,
+    /// The tokens that its callers have chosen.
+    pub(super) chosen: BTreeMap<TokenId, Token>,
     /// The number of its losses that were checked.
     pub(super) losses_seen: usize,
 }
@@ -103,6 +105,7 @@ impl Process {
             given_up: Vec::new(),
             closing: None,
             tidy: true,
+            chosen: BTreeMap::new(),
             losses_seen: 0,
         }
     }
@@ -126,6 +129,9 @@ impl Process {
 
     /// The token of a lease, without a label.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
+        if let Some(chosen) = self.chosen.get(&lease.token_id()) {
+            return chosen.clone();
+        }
         Token::new(&self.world.machine.context.config.client, lease.token_id().0, "")
     }
 
@@ -134,6 +140,13 @@ impl Process {
         let machine = &self.world.machine;
         machine.hold_of(lease).map(|lease| machine.token_of(lease))
     }
+}
+
+/// Whether a machine still knows a token that a caller has chosen.
+pub(super) fn knows_chosen(machine: &Machine, token: &Token) -> bool {
+    machine.leases.all().any(|held| machine.token_of(held) == *token)
+        || machine.releases.values().any(|release| release.is_of(token))
+        || machine.one_shots.values().any(|shot| shot.call.token() == token)
 }
 
 /// Whether a machine still knows a token.

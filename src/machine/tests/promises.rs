@@ -1,7 +1,7 @@
 //! The invariants of every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
 use super::ledger::Lock;
-use super::process::{OpKind, Process, knows};
+use super::process::{OpKind, Process, knows, knows_chosen};
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::is_foreign;
@@ -68,10 +68,9 @@ impl Simulation {
                 let owners: &BTreeSet<Token> =
                     owners[lock].get_or_insert_with(|| self.owners_of(lock));
                 let client = &machine.context.config.client;
-                let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let token = || process.token_of(lease);
                 let excused = || self.is_recent_victim(&token()) || self.may_believe(&token());
-                let owns = own.any(|number| TokenId(number) == id) || excused();
+                let owns = owners.contains(&token()) || excused();
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
         }
@@ -93,8 +92,13 @@ impl Simulation {
         let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
         let tokens = self.locks.iter().flat_map(tokens);
         let is_orphan = |token: &Token| {
-            let machines = self.processes.iter().map(|process| &process.world.machine);
-            let mut owners = machines.filter_map(|machine| {
+            let machines = || self.processes.iter().map(|process| &process.world.machine);
+            if let Some(client) = self.chosen.get(token) {
+                let lives = machines().any(|machine| machine.context.config.client == *client);
+                let known = machines().any(|machine| knows_chosen(machine, token));
+                return lives && !known && !self.left_to_expire.contains(token.as_str());
+            }
+            let mut owners = machines().filter_map(|machine| {
                 let number = token.number(&machine.context.config.client)?;
                 Some((machine, TokenId(number)))
             });

@@ -10,7 +10,7 @@ use super::process::{Held, OpKind, Open, Process};
 use super::server::Server;
 use super::world::{World, ms};
 use crate::machine::{LeaseId, Outcome, Polling, TokenId};
-use crate::protocol::{Call, Mono};
+use crate::protocol::{Call, Mono, Token};
 use crate::server::memory::Entries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -60,6 +60,8 @@ pub(super) struct Simulation {
     /// Whether most callers are of one process and want the whole lock for equal times, so that it hands the lock off
     /// often.
     pub(super) busy: bool,
+    /// Whether callers often take over the locks of others.
+    adopting: bool,
     /// Whether most callers want shares.
     pub(super) sharing: bool,
     /// The factor by which more time passes than usual.
@@ -93,6 +95,10 @@ pub(super) struct Simulation {
     pub(super) loaded: Option<Mono>,
     /// The tokens of locks that are left to expire.
     pub(super) left_to_expire: BTreeSet<String>,
+    /// The tokens that callers have chosen for locks that they adopt, and their managers.
+    pub(super) chosen: BTreeMap<Token, String>,
+    /// Those that were adopted by the same token since.
+    pub(super) adopted_again: BTreeSet<Token>,
     /// The tokens whose claim had no answer when the server restarted: that of another history proves nothing.
     pub(super) unproven: BTreeSet<String>,
     /// The tokens that another process has extended, and their earliest end.
@@ -123,6 +129,7 @@ impl Simulation {
             kinds: if seed.is_multiple_of(2) { 4 } else { 8 },
             busy: seed % 5 == 4,
             sharing: seed % 6 == 1,
+            adopting: seed % 6 == 5,
             actions: if seed & 2 == 0 { 105 } else { 102 },
             pace: if (seed / 16).is_multiple_of(4) { 5 } else { 1 },
             ttls_ms: if seed / 4 % 3 == 2 { &[10_000] } else { &[200, 1_000, 4_000, 10_000] },
@@ -143,6 +150,8 @@ impl Simulation {
             loading_until: None,
             loaded: None,
             left_to_expire: BTreeSet::new(),
+            chosen: BTreeMap::new(),
+            adopted_again: BTreeSet::new(),
             unproven: BTreeSet::new(),
             lengthened: BTreeMap::new(),
             trace: None,
@@ -249,6 +258,7 @@ impl Simulation {
             17..20 => self.extend(who),
             20..33 => (0..if self.busy { 3 } else { 1 }).for_each(|_| self.release(who)),
             33..37 => self.write(who),
+            56..60 if self.adopting => self.adopt(who),
             37..60 => (0..if self.busy { 8 } else { 1 }).for_each(|_| self.network(who)),
             60..68 => self.receive(who),
             68..69 => self.old_code(),
@@ -384,6 +394,12 @@ impl Simulation {
             self.check_length(who, lease, &waits);
         }
         self.acquired += 1;
+        let machine = &self.processes[who].world.machine;
+        let token = machine.hold_of(lease).map(|held| machine.token_of(held));
+        let chosen = token.filter(|token| self.chosen.contains_key(token));
+        if let Some(token) = &chosen {
+            self.processes[who].chosen.insert(lease.token_id(), token.clone());
+        }
         self.note_left_to_expire(who, lease);
         let shared = kind == OpKind::Share || self.shares(who, lease);
         let shared = if let OpKind::Adopt { fence: own, shared } = kind {
@@ -395,7 +411,9 @@ impl Simulation {
             shared
         };
         self.check_fence(who, lock, lease, fence, shared);
-        self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable: false });
+        // Whoever else adopts from it by the same token may release it.
+        let adoptable = chosen.is_some_and(|token| self.adopted_again.contains(&token));
+        self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable });
     }
 
     /// A recently set clock dates messages wrongly.

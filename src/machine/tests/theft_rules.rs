@@ -183,17 +183,22 @@ impl Simulation {
     pub(super) fn note_left_to_expire(&mut self, who: usize, lease: LeaseId) {
         let held = self.processes[who].world.machine.hold_of(lease);
         let Some(held) = held.filter(|held| held.leave_to_expire) else { return };
-        let token = self.processes[who].world.machine.token_of(held).to_string();
+        let token = self.processes[who].world.machine.token_of(held);
+        self.keep(&token);
+        self.left_to_expire.insert(token.to_string());
+    }
+
+    /// Nobody may release this token, until its caller does.
+    pub(super) fn keep(&self, token: &Token) {
         if self.is_steady() {
-            self.server.note_left_to_expire(&token);
+            self.server.note_left_to_expire(token.as_str());
         }
-        self.left_to_expire.insert(token);
     }
 
     /// Records that a caller has left its lock.
     pub(super) fn note_left(&mut self, who: usize, lease: LeaseId) {
-        let client = &self.processes[who].world.machine.context.config.client;
-        self.left_to_expire.insert(format!("hf1.{client}.{}", lease.token_id().0));
+        let token = self.processes[who].token_of(lease);
+        self.left_to_expire.insert(token.to_string());
     }
 
     /// From now on the owner of this token may release it.
@@ -232,6 +237,11 @@ impl Simulation {
             Some((world.machine.token_of(lease), *world.deadlines.get(&held.lease)?))
         });
         let left_to_expire = until.collect();
+        let machine = &world.machine;
+        let tokens = machine.leases.all().map(|held| machine.token_of(held));
+        for token in tokens.filter(|token| !self.left_to_expire.contains(token.as_str())) {
+            self.server.give_up(token.as_str());
+        }
         held.clear();
         let op = world.command(Command::Close);
         let (since, process) = (world.now, &mut self.processes[who]);
@@ -313,6 +323,11 @@ impl Simulation {
         let first = std::mem::replace(&mut process.losses_seen, process.world.lost.len());
         let process = &self.processes[who];
         for (lease, reason) in &process.world.lost[first..] {
+            let token = process.token_of(*lease);
+            if self.chosen.contains_key(&token) && !self.left_to_expire.contains(token.as_str()) {
+                // Its end gives it back.
+                self.server.give_up(token.as_str());
+            }
             let right = *reason != LossReason::Stolen || self.is_victim(&process.token_of(*lease));
             self.demand(right, || format!("{who}: {lease:?} was never stolen"));
             let stalled = *reason == LossReason::Stalled;

@@ -139,7 +139,8 @@ impl Executed<'_> {
     /// The token whose lock the caller adopts by this call.
     pub(super) fn adopted(&self) -> Option<&str> {
         let Call::Adopt { owner, .. } = self.call else { return None };
-        let owned = self.before.held_ms(owner.as_str()).is_some();
+        // By the same token it only gets a later fence.
+        let owned = self.before.held_ms(owner.as_str()).is_some() && owner != self.token;
         (owned && matches!(self.reply, Some(Reply::Granted { .. }))).then(|| owner.as_str())
     }
 

@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{fast_path, handoff, order};
+use super::{fast_path, handoff, one_shots, order};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -18,6 +18,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "a lock is handed off that another history has not confirmed",
         Change::Machine(Defect::HandoffInAnotherHistory),
         handoff::a_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
+    ),
+    (
+        "what was adopted by the token that had it is given back",
+        Change::Machine(Defect::AdoptedFromItselfReleased),
+        one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
     ),
     (
         "a release does not wait until its entry can be moved back",
