@@ -19,6 +19,7 @@ impl Machine {
             return self.serve_queue(&keys, None);
         }
         let (id, mut entry) = request.entry(&mut self.context, Beneficiary::Caller(op));
+        entry.block = self.block(&entry.keys, request.block(&self.context));
         entry.approach = self.approach(&entry);
         request.own = Some(id);
         self.queues.insert(&mut self.context, op, request);
@@ -54,6 +55,8 @@ impl Machine {
     /// Adds an entry at the server for the first caller here that has none.
     fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
+        let wanted = request.block(&self.context).max(self.queues.block(keys));
+        let block = self.block(keys, wanted);
         let (context, servers) = (&mut self.context, &self.servers);
         let (id, mut entry) = request.entry(context, Beneficiary::Queue);
         // A caller that has waited here came before callers enqueued elsewhere meanwhile.
@@ -63,7 +66,7 @@ impl Machine {
             waited.and_then(|at| servers.position_of(context, keys, at)),
         );
         if !entry.mode.is_shared() {
-            entry.block = entry.block.max(self.queues.block(keys));
+            entry.block = block;
             // The lock is held. A shared one may have room for one more.
             if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
                 let holder = Leases::token_of(context, held).to_string();
@@ -78,6 +81,13 @@ impl Machine {
         self.queues.add_entry(keys, id);
         self.entries.insert(id, entry);
         self.send_entry(id);
+    }
+
+    /// The number of fences that a request reserves, of `wanted`. While the counter is ahead of the server's clock it is one,
+    /// since a server is too slow to let a counter outrun its clock one by one.
+    pub(super) fn block(&self, keys: &LockKeys, wanted: u8) -> u8 {
+        let outruns = self.servers.data_of(keys).has_outrun_clock(self.context.now);
+        if outruns && !self.context.config.quorum { 1 } else { wanted }
     }
 
     /// Whether the fast path may do for a lock. A quorum's servers vote by scripts.

@@ -13,6 +13,8 @@ const IDS_KEPT: usize = 64;
 const CLOCKS_APART: i128 = 10_000;
 /// How far, in µs, a fence of a new counter may be ahead of the clock.
 const FENCE_AHEAD_US: u64 = 1_000;
+/// How far, in µs, the counter may be ahead of the clock until fences are reserved one by one.
+const OUTRUN_US: u64 = 100_000;
 /// An epoch that stands for the clock is no older than this.
 const EPOCH_AGE_MAX_US: u64 = 86_400_000_000;
 /// Clocks that were compared longer ago than this may have drifted apart too far.
@@ -44,6 +46,8 @@ pub(super) struct ServerData {
     pub(super) refuses_plain_commands: bool,
     /// Its scripts may not read the clock, so there are no shares.
     pub(super) denies_clock: bool,
+    /// The last fence that its counter is known to have issued.
+    last_fence: u64,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
     pub(super) number: u32,
 }
@@ -155,6 +159,18 @@ impl ServerData {
         let (at, read) = self.closest.or(self.greeting)?;
         let since_us = now.as_micros().saturating_sub(at.as_micros());
         Some(ServerTime::from_micros(read.as_micros() + since_us))
+    }
+
+    /// The server's counter has issued a fence.
+    pub(super) fn issued(&mut self, fence: u64) {
+        self.last_fence = self.last_fence.max(fence);
+    }
+
+    /// Whether the counter is ahead of the clock: if it were lost, it would begin again at the clock, below the fences that
+    /// it has issued.
+    pub(super) fn has_outrun_clock(&self, now: Mono) -> bool {
+        let shown_us = self.shown_time(now).map_or(u64::MAX, |time| time.as_micros());
+        self.last_fence > shown_us.saturating_add(OUTRUN_US)
     }
 
     /// Whether a fence is ahead of the server's clock, as far as that is known. A counter begins at the clock and rises

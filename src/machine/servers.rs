@@ -352,6 +352,9 @@ impl Servers {
         {
             server.data.compare_clocks(sent, held.time);
         }
+        if let Some(fence) = reply.as_ref().ok().and_then(Reply::issued) {
+            server.data.issued(fence);
+        }
         match reply {
             // Granting or enqueuing is a write, which a replica would have refused.
             Ok(

@@ -61,9 +61,7 @@ impl AcquireRequest {
         let (keys, label, token) =
             (self.keys.clone(), Arc::clone(&self.label), context.token(id, &self.label));
         let (ttl, mode, intent) = (self.ttl, self.mode, self.intent());
-        let mut entry = Entry::new(keys, token, ttl, label, mode, beneficiary, intent);
-        entry.block = self.block(context);
-        (id, entry)
+        (id, Entry::new(keys, token, ttl, label, mode, beneficiary, intent))
     }
 
     /// What its first call does if the lock is held. To steal it, the owners must be known: a poll shows them.
@@ -76,7 +74,7 @@ impl AcquireRequest {
         }
     }
 
-    /// How many fences its grant reserves: those of a lock that lingers are for its later callers. A quorum has no blocks.
+    /// How many fences it wants: those of a lock that lingers are for its later callers. A quorum has no blocks.
     pub(super) fn block(&self, context: &Context) -> u8 {
         let lingers = !self.hold.linger.is_zero() && !self.mode.is_shared();
         if lingers && !context.config.quorum { BLOCK_MAX } else { 1 }

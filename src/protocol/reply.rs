@@ -59,6 +59,22 @@ pub enum Reply {
     },
 }
 
+impl Reply {
+    /// A fence that the server's counter has issued by now; none if the reply shows none.
+    #[must_use]
+    pub fn issued(&self) -> Option<u64> {
+        match self {
+            Self::Granted { fence }
+            | Self::Joined { fence }
+            | Self::HandedOff { fence, .. }
+            | Self::Reserved { fence, .. }
+            | Self::Take(Take::Taken { last: fence }) => Some(*fence),
+            Self::All(fences) => fences.iter().max().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// A held lock, as a refused caller sees it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Held {

@@ -262,10 +262,11 @@ impl Machine {
         if !Reservation::is_due(self.leases.reservations.get(&id), lease, left) {
             return;
         }
-        let block = match self.leases.lingering.of(id) {
+        let wanted = match self.leases.lingering.of(id) {
             Some(_) => Reservation::lingering_block(self.leases.reservations.get(&id)),
             None => self.queues.block(&held.keys),
         };
+        let block = self.block(&held.keys, wanted);
         if block > left {
             let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
             let ttl = held.within_hold(self.context.now, held.ttl);

@@ -624,3 +624,44 @@ fn nothing_is_asked_for_callers_who_have_handoffs_enough() {
         assert_eq!(reserves(&crowd.worlds[0]), 0);
     }
 }
+
+/// Releases a lock, and returns the most fences that a request reserves which follows from that.
+fn largest_block(world: &mut World, lease: LeaseId) -> u8 {
+    let mut largest = 0;
+    world.release(lease);
+    while !world.is_silent() {
+        for (_, call) in &world.wire {
+            if let Call::Acquire { block, .. } | Call::Reserve { block, .. } = call {
+                largest = largest.max(*block);
+            }
+        }
+        world.answer_one();
+        world.receive_one();
+    }
+    largest
+}
+
+/// Sixteen fences for each grant may raise a counter by more than one per µs. If it was lost then, by FLUSHALL or a failover,
+/// it would begin again at the clock: below fences that it has issued.
+#[test]
+fn fences_are_reserved_one_by_one_while_the_counter_is_ahead_of_the_clock() {
+    for (ahead_us, is_ahead) in [(99_000, false), (1_000_000, true)] {
+        let mut crowd = Crowd::new(1);
+        let world = &crowd.worlds[0];
+        world.server.set_fence(world.now, world.server.time(world.now).as_micros() + ahead_us);
+        let (mut lease, waiting) = busy(&mut crowd, 80);
+        let mut serve = |crowd: &mut Crowd, ops: &[OpId]| {
+            let blocks = ops.iter().map(|op| {
+                let block = largest_block(&mut crowd.worlds[0], lease);
+                lease = crowd.worlds[0].lease(*op).0;
+                block
+            });
+            blocks.max()
+        };
+        let largest = serve(&mut crowd, &waiting[..40]);
+        assert_eq!(largest, Some(if is_ahead { 1 } else { 16 }));
+        // The clock overtakes it.
+        crowd.pass(ms(1_500));
+        assert_eq!(serve(&mut crowd, &waiting[40..]), Some(16));
+    }
+}
