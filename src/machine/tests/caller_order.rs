@@ -1,4 +1,4 @@
-//! The order in which waiting callers get a whole lock, while there are no failures.
+//! The order in which waiting callers get a whole lock, as long as they meet no failures.
 
 use super::process::{Open, Process, Waits};
 use super::simulator::{Kind, Simulation};
@@ -44,11 +44,14 @@ impl Simulation {
 
     /// Checks the order when a caller has got the lock and the other waiters have not.
     pub(super) fn check_order(&mut self, lock: usize, first: &Waits) {
-        if self.kind != Kind::Calm {
+        // While a slot moves or there are two masters, waiters learn by polls that a lock is free.
+        if matches!(self.kind, Kind::Cluster | Kind::Split) {
             return;
         }
         let mut most = 0;
-        let open = self.processes.iter_mut().flat_map(|process| process.open.values_mut());
+        let kind = self.kind;
+        let ordered = self.processes.iter_mut().filter(|it| kind == Kind::Calm || it.is_ordered);
+        let open = ordered.flat_map(|process| process.open.values_mut());
         for Open { waits, .. } in open.filter(|open| open.lock == lock) {
             let Some(waits) = waits else { continue };
             if first.behind.contains(&waits.number) {

@@ -38,7 +38,12 @@ impl Simulation {
     }
 
     pub(super) fn fault(&mut self, who: usize) {
-        match self.rng.u32(..14) {
+        let which = self.rng.u32(..14);
+        for (other, process) in self.processes.iter_mut().enumerate() {
+            // All processes meet the faults of the server.
+            process.is_ordered &= other != who && which < 11;
+        }
+        match which {
             0..4 => {
                 self.note(who, format_args!("loses its connection and what it asked"));
                 self.lose_requests(who);

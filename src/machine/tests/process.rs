@@ -28,6 +28,8 @@ pub(super) struct Process {
     pub(super) tidy: bool,
     /// The tokens that its callers have chosen.
     pub(super) chosen: BTreeMap<TokenId, Token>,
+    /// It has met no fault since it began, and does not poll as old code does.
+    pub(super) is_ordered: bool,
     /// The number of its losses that were checked.
     pub(super) losses_seen: usize,
 }
@@ -94,8 +96,10 @@ pub(super) enum OpKind {
 
 impl Process {
     pub(super) fn new(world: World, drift_ppm: i64, began: Mono) -> Self {
+        let is_ordered = world.machine.context.config.polling.is_none();
         Self {
             world,
+            is_ordered,
             drift_ppm,
             began,
             stopped_until: None,
