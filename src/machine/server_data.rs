@@ -169,7 +169,7 @@ impl ServerData {
     /// Whether the counter is ahead of the clock: if it were lost, it would begin again at the clock, below the fences that
     /// it has issued.
     pub(super) fn has_outrun_clock(&self, now: Mono) -> bool {
-        let shown_us = self.shown_time(now).map_or(u64::MAX, |time| time.as_micros());
+        let shown_us = self.shown_time(now).map_or(u64::MAX, ServerTime::as_micros);
         self.last_fence > shown_us.saturating_add(OUTRUN_US)
     }
 

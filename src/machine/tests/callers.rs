@@ -132,7 +132,7 @@ impl Simulation {
         };
         let owner = token.to_string();
         self.note(who, format_args!("adopts {owner} as {label:?}, {mode:?}, {hold:?}"));
-        let adopt = Command::Adopt { name, owner, label: label.clone(), ttl, hold, mode };
+        let adopt = Command::Adopt { name, owner, label: Arc::clone(&label), ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
         self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
         let shot = self.processes[who].world.machine.one_shots.get(&op);

@@ -247,43 +247,7 @@ impl Watch {
         messages_are_right(done, &successors)?;
         self.thefts.judge(done)?;
         self.remember_silence(done, &successors);
-        self.records_are_right(done)
-    }
-
-    /// No record of a grant outlives its claim, or another sign of life of its manager. What has a share leaves no records
-    /// of earlier ones, so the set stays as small as it can be.
-    fn records_are_right(&self, done: &Executed<'_>) -> Result<(), String> {
-        let (before, after, token) = (done.before, done.after, done.token());
-        // What is known only by the lock's key claims nothing.
-        let reads_records =
-            matches!(done.call, Call::Acquire { .. } | Call::Claim { .. } | Call::Release { .. });
-        let of_it = |unclaimed: &&String| {
-            // Whoever takes a free lock anew, by the same token, has no mark, and leaves the record to its next entry.
-            let marked = before.value.as_ref().is_some_and(|value| value.ends_with('+'));
-            let unmarked_release = matches!(done.call, Call::Release { .. }) && !marked;
-            let owns = before.owner() == Some(token) && unclaimed.as_str() == token;
-            let owns = owns && !unmarked_release;
-            let joins =
-                matches!(done.intent(), Some(Intent::Join(_))) && after.waiter(token).is_some();
-            (owns && reads_records) || (joins && client(unclaimed) == client(token))
-        };
-        let silent = before.unclaimed.as_ref().filter(of_it);
-        let stays = silent.is_some() && after.unclaimed.as_ref() == silent;
-        expect(!stays, &format!("{silent:?} is taken for silent, and its manager was heard"))?;
-        let names_shares = reads_records
-            || matches!(
-                done.call,
-                Call::ExtendShare { .. } | Call::KeepShare { .. } | Call::FreeShare { .. }
-            );
-        let stays = names_shares
-            && before.held_ms(token).is_some()
-            && before.unclaimed_shares.contains(token)
-            && after.unclaimed_shares.contains(token);
-        expect(!stays, "a share was claimed, and does not count as claimed")?;
-        let shares = after.shares.iter().any(|share| share.token == token);
-        let new = shares && before.held_ms(token).is_none() && after.lone().is_none();
-        let small = !(new && done.intent().is_some()) || after.stale == 0;
-        expect(small, "a share is taken beside the records of shares that are over")
+        records_are_right(done)
     }
 
     /// Only the fence counter of a single lock has an expiry, which never moves.
@@ -796,6 +760,41 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         expect(given_ms <= most_ms, &format!("{ttl_ms} ms were asked for, {given_ms} ms given"))?;
     }
     Ok(())
+}
+
+/// No record of a grant outlives its claim, or another sign of life of its manager. What has a share leaves no records
+/// of earlier ones, so the set stays as small as it can be.
+fn records_are_right(done: &Executed<'_>) -> Result<(), String> {
+    let (before, after, token) = (done.before, done.after, done.token());
+    // What is known only by the lock's key claims nothing.
+    let reads_records =
+        matches!(done.call, Call::Acquire { .. } | Call::Claim { .. } | Call::Release { .. });
+    let of_it = |unclaimed: &&String| {
+        // Whoever takes a free lock anew, by the same token, has no mark, and leaves the record to its next entry.
+        let marked = before.value.as_ref().is_some_and(|value| value.ends_with('+'));
+        let unmarked_release = matches!(done.call, Call::Release { .. }) && !marked;
+        let owns = before.owner() == Some(token) && unclaimed.as_str() == token;
+        let owns = owns && !unmarked_release;
+        let joins = matches!(done.intent(), Some(Intent::Join(_))) && after.waiter(token).is_some();
+        (owns && reads_records) || (joins && client(unclaimed) == client(token))
+    };
+    let silent = before.unclaimed.as_ref().filter(of_it);
+    let stays = silent.is_some() && after.unclaimed.as_ref() == silent;
+    expect(!stays, &format!("{silent:?} is taken for silent, and its manager was heard"))?;
+    let names_shares = reads_records
+        || matches!(
+            done.call,
+            Call::ExtendShare { .. } | Call::KeepShare { .. } | Call::FreeShare { .. }
+        );
+    let stays = names_shares
+        && before.held_ms(token).is_some()
+        && before.unclaimed_shares.contains(token)
+        && after.unclaimed_shares.contains(token);
+    expect(!stays, "a share was claimed, and does not count as claimed")?;
+    let shares = after.shares.iter().any(|share| share.token == token);
+    let new = shares && before.held_ms(token).is_none() && after.lone().is_none();
+    let small = !(new && done.intent().is_some()) || after.stale == 0;
+    expect(small, "a share is taken beside the records of shares that are over")
 }
 
 /// The flag for plain commands exists as long as the wait queue.
