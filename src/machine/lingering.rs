@@ -97,6 +97,10 @@ impl Machine {
     /// Keeps a lock that its caller has released.
     pub(super) fn begin_idling(&mut self, lease: LeaseId) {
         let id = lease.token_id();
+        // One that the server has given away meanwhile, also to this manager, may not know that yet.
+        if let Some(held) = self.leases.get(id) {
+            self.release_idle(&[held.keys.clone()]);
+        }
         self.end_extensions_of(lease);
         self.leases.end_hold(&mut self.context, id);
         self.leases.begin_idling(&mut self.context, id);

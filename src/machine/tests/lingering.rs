@@ -259,3 +259,24 @@ fn several_locks_at_once_release_the_idle_ones_first() {
     crowd.settle();
     assert!(matches!(crowd.worlds[0].outcome(op), Some(Outcome::AcquiredAll { .. })));
 }
+
+/// 1. A has the lock. The server loses it, and grants it to another caller of A, which has not heard of that.
+/// 2. Both are released. If both were kept, the older one would be found by nobody again.
+#[test]
+fn of_two_idle_locks_with_one_name_the_older_one_is_released() {
+    let mut crowd = Crowd::new(1);
+    let op = acquire(&mut crowd, 0);
+    let (first, _) = crowd.worlds[0].lease(op);
+    crowd.server.flush();
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, LINGERING);
+    crowd.settle();
+    let (second, _) = crowd.worlds[0].lease(op);
+    assert_ne!(first.token_id(), second.token_id());
+    for lease in [first, second] {
+        crowd.release(0, lease);
+        assert_eq!(lingering(&crowd), 1);
+    }
+    crowd.pass(ms(301));
+    assert_eq!((lingering(&crowd), is_free(&crowd)), (0, true));
+    crowd.assert_nothing_left();
+}
