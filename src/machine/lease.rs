@@ -424,6 +424,12 @@ impl Leases {
         self.by_token.iter().map(|(_, held)| held)
     }
 
+    pub(super) fn keep_idle_for_ever(&mut self, context: &mut Context) {
+        for id in self.lingering.ids() {
+            self.change(context, id, |held| held.hold_end = Mono::NEVER);
+        }
+    }
+
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Lease> {
         self.by_token.values_mut()
     }

@@ -73,6 +73,20 @@ impl Lingering {
     }
 }
 
+/// What tests look into.
+#[cfg(all(test, feature = "core"))]
+impl Lingering {
+    pub(super) fn ids(&self) -> Vec<TokenId> {
+        self.oldest.iter().map(|(_, id)| *id).collect()
+    }
+
+    /// An idle lock that should have been released by now.
+    pub(super) fn overdue(&self, now: Mono) -> Option<TokenId> {
+        let is_over = |since: Mono, id| self.of(id).is_some_and(|linger| since + linger < now);
+        self.oldest.iter().find(|(since, id)| is_over(*since, *id)).map(|(_, id)| *id)
+    }
+}
+
 impl Machine {
     /// Whether a lock that its caller releases is to be kept for the next one: nobody waits for it here, and as far as is
     /// known nobody elsewhere.

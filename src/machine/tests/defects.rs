@@ -78,6 +78,12 @@ pub(super) enum Defect {
     FencesWithoutEnd,
     /// A lock is handed off that the present history has not confirmed.
     HandoffInAnotherHistory,
+    /// An idle lock is kept without an end.
+    IdleForEver,
+    /// An idle lock is handed off that the present history has not confirmed.
+    IdleInAnotherHistory,
+    /// Closing leaves idle locks to expire.
+    IdleKeptAtClose,
     /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
     /// The loss of a lock is not reported.
@@ -169,6 +175,20 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
         Command::Close if Defect::LeftLocksReleased.is_on() => {
             // Only now, because the judge must know which locks were to be left to expire.
             machine.leases.all_mut().for_each(|held| held.leave_to_expire = false);
+            command
+        }
+        Command::Close if Defect::IdleKeptAtClose.is_on() => {
+            for id in machine.leases.lingering.ids() {
+                machine.change_lease(id, |held| held.leave_to_expire = true);
+            }
+            command
+        }
+        Command::Acquire { .. } if Defect::IdleInAnotherHistory.is_on() => {
+            for id in machine.leases.lingering.ids() {
+                let keys = machine.leases.get(id).map(|held| held.keys.clone());
+                let number = keys.map_or(0, |keys| machine.servers.data_of(&keys).number);
+                machine.change_lease(id, |held| held.data_number = number);
+            }
             command
         }
         Command::Release { lease, .. } if Defect::DeleteForUncertain.is_on() => {
@@ -389,6 +409,7 @@ pub(super) fn spoil(machine: &mut Machine) {
                 held.budget.left = 9;
             }
         }
+        Defect::IdleForEver => machine.leases.keep_idle_for_ever(&mut machine.context),
         Defect::BurstUnbounded => machine.servers.limit_windows(1_000, 1_000),
         Defect::SilentFromOldest => machine.servers.forget_answers(),
         Defect::UnsentGivenBack => {

@@ -87,6 +87,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "block = '0'\nlocal waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')\n-- next_fence",
         ),
     ),
+    ("an idle lock is kept without an end", Kind::Steady, Change::Machine(Defect::IdleForEver)),
+    ("an idle lock is kept at close", Kind::Steady, Change::Machine(Defect::IdleKeptAtClose)),
     // Leases.
     (
         "an extension cuts the lease",

@@ -66,7 +66,7 @@ fn an_idle_lock_is_released_when_its_time_is_over() {
 /// 2. A's callers take it again and again. Sixteen fences are reserved: A asks for more, and learns of B.
 /// 3. Its last caller's lock does not linger any more.
 #[test]
-fn a_lock_that_is_waited_for_elsewhere_lingers_no_more() {
+pub(super) fn a_lock_that_is_waited_for_elsewhere_lingers_no_more() {
     let mut crowd = Crowd::new(2);
     idle(&mut crowd);
     let elsewhere = crowd.acquire(1, 10_000);
@@ -191,6 +191,31 @@ fn an_idle_lock_is_not_handed_off_after_a_change_of_history() {
     crowd.worlds[0].connect();
     let late = acquire(&mut crowd, 0);
     assert!(!crowd.has(0, early) && !crowd.has(0, late));
+}
+
+/// 1. A returns from Y to X, and asks whether X has its idle lock. X, which has granted it to others, refuses to answer.
+/// 2. A's next caller comes, less than a second after Y has confirmed the lock.
+#[test]
+pub(super) fn an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer()
+{
+    let mut crowd = Crowd::new(1);
+    let to = |crowd: &mut Crowd, replication_id: &str| {
+        let world = &mut crowd.worlds[0];
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.set_replication_id(replication_id);
+        world.connect();
+    };
+    to(&mut crowd, "Y");
+    crowd.pass(ms(100));
+    idle(&mut crowd);
+    to(&mut crowd, "first");
+    let world = &mut crowd.worlds[0];
+    world.server.set_loading(true);
+    while !world.wire.is_empty() {
+        world.answer_one();
+    }
+    let op = world.acquire_held(10_000, Wait::Never, LINGERING);
+    assert!(world.outcome(op).is_none());
 }
 
 /// On a live connection, only replies show that the server has lost its data.

@@ -36,6 +36,9 @@ impl Simulation {
             self.check_lengthened();
         }
         for (who, process) in self.processes.iter().enumerate() {
+            let leases = &process.world.machine.leases;
+            let overdue = leases.lingering.overdue(process.world.now);
+            self.demand(overdue.is_none(), || format!("{who}: {overdue:?} lingers past its end"));
             let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
             let unreported = process.held.iter().map(|held| held.lease).find(|lease| {
                 !deadlines.contains_key(lease) && lost.iter().all(|(other, _)| other != lease)
