@@ -189,7 +189,7 @@ impl Simulation {
         }
     }
 
-    fn restart_server(&mut self) {
+    pub(super) fn restart_server(&mut self) {
         let loses = self.kind == Kind::Losing && self.rng.bool();
         self.note(9, format_args!("the server restarts, and loses data: {loses}"));
         for who in 0..PROCESSES {

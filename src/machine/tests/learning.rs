@@ -26,6 +26,9 @@ impl Simulation {
             // A slot that moves and a master that was replaced keep requests waiting.
             return;
         }
+        if self.kind == Kind::Losing && self.rng.bool() {
+            self.restart_server();
+        }
         self.heal();
         self.mend_key();
         self.reconnect();
