@@ -21,6 +21,12 @@ export {
   StaleFenceError,
 } from './base/errors.js';
 export { connect } from './connect/connect.js';
+export type {
+  BasicCredentials,
+  Credentials,
+  CredentialsSource,
+  LoginText,
+} from './connect/credentials.js';
 export type { BesideOldCode, ConnectOptions } from './connect/options.js';
 export type {
   ClusterTarget,

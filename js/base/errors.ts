@@ -94,8 +94,8 @@ export class LockConnectionError extends LockError {
   declare readonly code: 'ERR_LOCK_CONNECTION';
 
   /** Called by holdfast, and by tests of a service that handles the error. */
-  constructor(message: string, lock?: string) {
-    super('ERR_LOCK_CONNECTION', message, lock);
+  constructor(message: string, lock?: string, options?: ErrorOptions) {
+    super('ERR_LOCK_CONNECTION', message, lock, options);
   }
 }
 

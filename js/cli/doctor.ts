@@ -71,7 +71,8 @@ async function examine(where: Where, aclUser: string | undefined): Promise<Findi
   const { target, options } = where;
   const { db, username, cluster, quorum } = checkTarget(target);
   const kind = { cluster: cluster !== null, quorum: quorum !== null };
-  const login = options.username ?? username ?? 'default';
+  const named = options.username ?? username;
+  const login = typeof named === 'string' ? named : 'default';
   const user = aclUser ?? login;
   const name = `holdfast:doctor:${randomUUID()}`;
   const { prefix = 'lock:' } = options;

@@ -22,7 +22,7 @@ export const DEFAULT_URL = 'redis://127.0.0.1:6379';
 /** The bounds of a quorum: with fewer servers none may fail, with more every lock is slow. */
 const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
-const SERVER_OPTIONS = ['db', 'host', 'password', 'path', 'port', 'tls', 'username'];
+const SERVER_OPTIONS = ['credentials', 'db', 'host', 'password', 'path', 'port', 'tls', 'username'];
 
 /**
  * Checks the target that the caller gave, or else the one in the environment.
@@ -35,11 +35,14 @@ export function checkTarget(target: unknown): Target {
     if ('cluster' in given) return clusterTarget(given as ClusterTarget);
     if ('quorum' in given) return quorumTarget(given as QuorumTarget);
     if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
-    if (['host', 'port', 'path'].some((key) => key in given) && !('href' in given)) {
-      return serverTarget(given);
-    }
+    if (isServer(given)) return serverTarget(given);
   }
   return urlTarget(given);
+}
+
+/** Whether it is one server by its parts. */
+function isServer(given: object): boolean {
+  return ['host', 'port', 'path'].some((key) => key in given) && !('href' in given);
 }
 
 /** Whether the target is that of somebody who names none. @internal */
@@ -93,7 +96,12 @@ function quorumTarget(target: QuorumTarget): Target {
   }
   const servers = given.map((url: unknown) => {
     if (url === undefined || url === null) throw invalid('each server of a quorum must be a URL');
-    return urlTarget(url);
+    if (typeof url !== 'object' || !isServer(url)) return urlTarget(url);
+    const server = serverTarget(url);
+    if (server.tlsOptions === null) return server;
+    throw invalid(
+      'the servers of a quorum share the options of TLS: pass them in the second argument',
+    );
   });
   if (servers.some(({ memory }) => memory !== null)) {
     throw invalid('a store in this process (memory:) cannot be a server of a quorum');

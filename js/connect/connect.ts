@@ -5,9 +5,11 @@ import { defaultTargetWarning } from '../manager/warnings.js';
 import { native } from '../native/addon.js';
 import { type ChannelOptions, NativeChannel } from '../native/channel.js';
 import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
+import { AskedLogins } from './asked-logins.js';
 import { checkTarget, isDefaultTarget } from './check-target.js';
 import { isClient } from './client.js';
 import { readClient } from './clients/read-clients.js';
+import { type CredentialsSource, type Login, NO_LOGIN } from './credentials.js';
 import {
   type BesideOldCode,
   type ConnectOptions,
@@ -16,7 +18,7 @@ import {
 } from './options.js';
 import { checkLogin, type Sentinel, type Target } from './parsed-target.js';
 import type { ConnectTarget } from './target.js';
-import type { Pem, TlsOptions } from './tls.js';
+import { knownTls } from './tls.js';
 
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
@@ -46,12 +48,16 @@ export async function connect(
   target?: ConnectTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
-  const { context, checked, options: channelOptions } = prepare(target, options);
+  const { context, checked, options: channelOptions, logins } = prepare(target, options);
   let channel: NativeChannel | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
-    channel = startable(context, () => new NativeChannel(channelOptions, opened));
+    const ended = () => logins.end();
+    channel = startable(context, () => new NativeChannel(channelOptions, opened, ended));
   });
-  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
+  if (outcome.code !== OutcomeCode.Done) {
+    logins.end();
+    throw toError(outcome, context, 'connect to');
+  }
   const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
   return LockManager.of(channel as NativeChannel, context, checked, warnings);
 }
@@ -62,12 +68,15 @@ interface Prepared {
   readonly checked: ConnectOptions & Defaults;
   /** The options for the core. */
   readonly options: ChannelOptions;
+  /** The logins that it asks for. */
+  readonly logins: AskedLogins;
 }
 
 /** Checks the arguments of `connect`. @internal */
 export function prepare(target: unknown, options: ConnectOptions | undefined): Prepared {
   const read = isClient(target) ? readClient(target, 'the client') : undefined;
-  const where = checkTarget(read?.target ?? target);
+  const named = checkTarget(read?.target ?? target);
+  const where = read?.credentials === undefined ? named : withCredentials(named, read.credentials);
   const own = checkConnectOptions(options);
   const { tls = where.tlsOptions ?? read?.tls } = own;
   const prefix = (read?.prefix ?? '') + own.prefix;
@@ -92,7 +101,13 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
   const servers = (where.quorum ?? []).map(({ label }) => label);
   const { label } = checked;
   const context = { client, label, server: where.label, sharded: where.cluster !== null, servers };
-  return { context, checked, options: channelOptions(client, where, checked) };
+  const logins = new AskedLogins();
+  return { context, checked, options: channelOptions(client, where, checked, logins), logins };
+}
+
+/** A target whose servers are logged in to with the credentials of a client. */
+function withCredentials(target: Target, credentials: CredentialsSource): Target {
+  return { ...target, ...NO_LOGIN, credentials };
 }
 
 /** Starts what connects to a server. Throws the error of an argument if the core refuses a certificate or key. @internal */
@@ -114,20 +129,27 @@ function channelOptions(
   client: string,
   where: Target,
   checked: ConnectOptions & Defaults,
+  logins: AskedLogins,
 ): ChannelOptions {
-  return {
+  const tls = where.tls ? checked.tls : undefined;
+  const sentinelOptions = ({ host, port, ...login }: Sentinel) => {
+    return { host, port, ...logins.optionsOf(login, tls) };
+  };
+  // A quorum logs in to its servers alone.
+  const login = where.quorum === null ? logins.optionsOf(loginOf(where, checked), tls) : {};
+  const options = {
     client,
     prefix: checked.prefix,
     ...(where.cluster === null ? {} : { cluster: [...where.cluster] }),
     ...(where.sentinels === null ? {} : { sentinels: where.sentinels.map(sentinelOptions) }),
-    ...(where.quorum === null ? {} : { quorum: quorumOptions(where.quorum, checked) }),
+    ...(where.quorum === null ? {} : { quorum: quorumOptions(where.quorum, checked, logins) }),
     ...optional('master', where.master),
     ...optional('host', where.host),
     port: where.port,
     ...optional('path', where.path),
     ...optional('memory', where.memory),
-    ...(where.tls ? { tls: tlsOptions(checked.tls) } : {}),
-    ...loginOptions(loginOf(where, checked)),
+    ...(where.tls ? { tls: knownTls(checked.tls) } : {}),
+    ...login,
     db: where.db,
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
@@ -138,12 +160,19 @@ function channelOptions(
       ? {}
       : { replicas: checked.replicas === 'majority' ? REPLICAS_MAJORITY : checked.replicas }),
   };
+  return logins.any ? { ...options, askLogin: logins.ask } : options;
 }
 
 /** The login for a server: what the options have goes before what its URL has. */
-function loginOf(server: Target, options: ConnectOptions): Pick<Target, 'username' | 'password'> {
-  const { username = server.username, password = server.password } = options;
-  return { username, password };
+function loginOf(server: Target, options: ConnectOptions): Login {
+  const { credentials, username, password } = options;
+  if (credentials !== undefined) return { ...NO_LOGIN, credentials };
+  if (username === undefined && password === undefined) return server;
+  return {
+    username: username ?? server.username,
+    password: password ?? server.password,
+    credentials: null,
+  };
 }
 
 function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions, 'polling'> {
@@ -152,15 +181,11 @@ function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions,
   return { polling: { least: retryDelay - retryJitter, most: retryDelay + retryJitter } };
 }
 
-function sentinelOptions({ host, port, ...login }: Sentinel) {
-  return { host, port, ...loginOptions(login) };
-}
-
-function loginOptions({ username, password }: Pick<Target, 'username' | 'password'>) {
-  return { ...optional('username', username), ...optional('password', password) };
-}
-
-function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
+function quorumOptions(
+  servers: readonly Target[],
+  checked: ConnectOptions & Defaults,
+  logins: AskedLogins,
+) {
   const { serverTimeout, longestLease = checked.ttl } = checked;
   return {
     servers: servers.map((server) => ({
@@ -168,28 +193,13 @@ function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Def
       ...optional('host', server.host),
       port: server.port,
       ...optional('path', server.path),
-      ...loginOptions(loginOf(server, checked)),
+      ...logins.optionsOf(loginOf(server, checked), server.tls ? checked.tls : undefined),
       db: server.db,
       tls: server.tls,
     })),
     serverTimeout,
     longestLease,
   };
-}
-
-function tlsOptions(given: TlsOptions = {}): NonNullable<ChannelOptions['tls']> {
-  const { ca, cert, key, servername, rejectUnauthorized = true } = given;
-  return {
-    ...optional('ca', ca === undefined ? null : [ca].flat().map(textOf).join('\n')),
-    ...optional('cert', cert === undefined ? null : textOf(cert)),
-    ...optional('key', key === undefined ? null : textOf(key)),
-    ...optional('servername', servername ?? null),
-    rejectUnauthorized,
-  };
-}
-
-function textOf(pem: Pem): string {
-  return typeof pem === 'string' ? pem : Buffer.from(pem).toString();
 }
 
 function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {

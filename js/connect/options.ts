@@ -1,13 +1,6 @@
 /** The options of `connect`, and their checks. */
 
-import {
-  checkBoolean,
-  checkObject,
-  checkSecret,
-  checkText,
-  checkWhole,
-  show,
-} from '../base/checks.js';
+import { checkBoolean, checkObject, checkText, checkWhole, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { defaultLabel, fitLabel } from '../base/label.js';
 import {
@@ -18,6 +11,7 @@ import {
   TTL_MS_MAX,
   TTL_MS_MIN,
 } from '../lock/options.js';
+import { type CredentialsSource, checkLoginParts, type LoginText } from './credentials.js';
 import { checkTls, type TlsOptions } from './tls.js';
 
 /**
@@ -121,17 +115,29 @@ export interface ConnectOptions {
    */
   readonly replicas?: number | 'majority' | undefined;
   /**
-   * The ACL user. It overrides the one in the URL. Refused without a password.
+   * The ACL user, or a function that gives it for each new connection. It overrides the one in the URL. Refused without a
+   * password.
    *
    * @default undefined
    */
-  readonly username?: string | undefined;
+  readonly username?: LoginText | undefined;
   /**
-   * The password; `''` for an ACL user that needs none. It overrides the one in the URL.
+   * The password, or a function that gives it for each new connection; `''` for an ACL user that needs none. It overrides
+   * the one in the URL.
    *
    * @default undefined
    */
-  readonly password?: string | undefined;
+  readonly password?: LoginText | undefined;
+  /**
+   * Gives the user and the password, in place of both: for passwords that are rotated, and tokens that expire. It is asked
+   * for each new connection, and before `expiresAt`: then open connections log in again, and keep their locks and waiters. A
+   * function that throws, answers nothing within `connectTimeout`, or gives something else makes the attempt to connect
+   * fail; an open connection stays as it is, and asks again a second later. The last answer is used if the new one takes
+   * longer than 250 ms, as while the event loop is blocked, unless the server refuses it.
+   *
+   * @default undefined
+   */
+  readonly credentials?: CredentialsSource | undefined;
   /**
    * Only with a quorum: how long one server may take to answer before it counts as failed, in whole ms from 1 to 10
    * 000, and at most a tenth of the `ttl` of the lock. An acquire has up to two such rounds. Choose a multiple of the
@@ -233,6 +239,7 @@ const CONNECT_OPTIONS = [
   'clientName',
   'commandTimeout',
   'connectTimeout',
+  'credentials',
   'label',
   'linger',
   'lingerMax',
@@ -271,8 +278,8 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   if (checked.longestLease !== undefined && checked.longestLease !== 0) {
     checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
   }
-  if (checked.username !== undefined) checkText(checked.username, 'options.username');
-  if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
+  const { username, password, credentials } = checked;
+  checkLoginParts(username, password, credentials, (part) => `options.${part}`);
   if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
   if (checked.besideOldCode !== undefined) checkBesideOldCode(checked.besideOldCode);
   checkText(checked.clientName, 'options.clientName');

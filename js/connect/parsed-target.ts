@@ -1,11 +1,11 @@
 /** A target in one form, whichever it was given in: hosts, ports, a login and a database. */
 
-import { checkSecret, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import { checkLoginParts, type Login, NO_LOGIN } from './credentials.js';
 import type { TlsOptions } from './tls.js';
 
 /** @internal */
-export interface Target {
+export interface Target extends Login {
   readonly host: string | null;
   readonly port: number;
   /** Whether the server speaks TLS. */
@@ -23,20 +23,16 @@ export interface Target {
   readonly master: string | null;
   /** The name of the store inside this process; empty for a private one. */
   readonly memory: string | null;
-  readonly username: string | null;
-  readonly password: string | null;
   readonly db: number;
   /** The server's name in error messages, without login. */
   readonly label: string;
 }
 
 /** One Sentinel and how to log in to it. @internal */
-export interface Sentinel {
+export interface Sentinel extends Login {
   readonly host: string;
   readonly port: number;
   readonly tls: boolean;
-  readonly username: string | null;
-  readonly password: string | null;
 }
 
 /** The port of a server. @internal */
@@ -55,8 +51,7 @@ export const NOWHERE = {
   sentinels: null,
   master: null,
   memory: null,
-  username: null,
-  password: null,
+  ...NO_LOGIN,
   db: 0,
 } as const;
 
@@ -66,10 +61,7 @@ export const NOWHERE = {
  *
  * @internal
  */
-export function checkLogin(
-  { username, password }: Pick<Target, 'username' | 'password'>,
-  who: string,
-): void {
+export function checkLogin({ username, password }: Login, who: string): void {
   const named = username !== null && username !== '' && username !== 'default';
   if (!named || password !== null) return;
   throw invalid(
@@ -81,16 +73,16 @@ export function checkLogin(
 export function checkParts({
   username,
   password,
+  credentials,
   db = 0,
 }: {
-  readonly username?: string | undefined;
-  readonly password?: string | undefined;
+  readonly username?: unknown;
+  readonly password?: unknown;
+  readonly credentials?: unknown;
   readonly db?: number | undefined;
-}): Pick<Target, 'username' | 'password' | 'db'> {
-  if (username !== undefined) checkText(username, 'username');
-  if (password !== undefined) checkSecret(password, 'password');
+}): Login & Pick<Target, 'db'> {
   whole(db, 'db', 0, DB_MAX);
-  return { username: username ?? null, password: password ?? null, db };
+  return { ...checkLoginParts(username, password, credentials), db };
 }
 
 /** Throws unless `value` is a whole number from `least` to `most`. @internal */

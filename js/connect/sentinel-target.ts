@@ -1,7 +1,8 @@
 /** A master that Sentinels name. */
 
-import { checkObject, checkSecret, checkText } from '../base/checks.js';
+import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import { checkLoginParts, type Login } from './credentials.js';
 import {
   checkAllTls,
   checkLogin,
@@ -17,9 +18,11 @@ import { hrefOf, parse, SERVER_SCHEMES, tcpTarget } from './url-target.js';
 
 const DEFAULT_PORT = 26_379;
 const OPTIONS = [
+  'credentials',
   'db',
   'master',
   'password',
+  'sentinelCredentials',
   'sentinelPassword',
   'sentinels',
   'sentinelUsername',
@@ -53,12 +56,10 @@ export function sentinelTarget(given: object): Target {
   };
 }
 
-type Login = Pick<Sentinel, 'username' | 'password'>;
-
-function sentinelLogin({ sentinelUsername, sentinelPassword }: SentinelTarget): Login {
-  if (sentinelUsername !== undefined) checkText(sentinelUsername, 'sentinelUsername');
-  if (sentinelPassword !== undefined) checkSecret(sentinelPassword, 'sentinelPassword');
-  return { username: sentinelUsername ?? null, password: sentinelPassword ?? null };
+function sentinelLogin(target: SentinelTarget): Login {
+  const { sentinelUsername, sentinelPassword, sentinelCredentials } = target;
+  const name = (part: string) => `sentinel${part.charAt(0).toUpperCase()}${part.slice(1)}`;
+  return checkLoginParts(sentinelUsername, sentinelPassword, sentinelCredentials, name);
 }
 
 function sentinel(given: unknown, what: string, login: Login): Sentinel {
@@ -84,6 +85,7 @@ function sentinelOf(text: string, what: string, login: Login): Sentinel {
   const database = url.pathname.length > 1 || url.searchParams.has('db');
   if (database) throw invalid(`${what} has a database; that of the master is db`);
   const { host, port, tls, username, password } = tcpTarget(url, given, DEFAULT_PORT);
-  const own = username === null && password === null ? login : { username, password };
+  const has = username !== null || password !== null;
+  const own = has ? { username, password, credentials: null } : login;
   return { host: host as string, port, tls, ...own };
 }

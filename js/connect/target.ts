@@ -1,5 +1,6 @@
 /** Where locks live: the forms of the first argument of `connect`. */
 
+import type { CredentialsSource, LoginText } from './credentials.js';
 import type { TlsOptions } from './tls.js';
 
 /**
@@ -34,13 +35,19 @@ export interface ServerTarget {
    *
    * @default undefined
    */
-  readonly username?: string | undefined;
+  readonly username?: LoginText | undefined;
   /**
    * The password. The `password` of the options overrides it.
    *
    * @default undefined
    */
-  readonly password?: string | undefined;
+  readonly password?: LoginText | undefined;
+  /**
+   * Gives both. The login of the options overrides it.
+   *
+   * @default undefined
+   */
+  readonly credentials?: CredentialsSource | undefined;
   /**
    * The database, a whole number from 0.
    *
@@ -87,8 +94,8 @@ export type RedisClient =
  * ```
  */
 export interface QuorumTarget {
-  /** The servers, each with its own login and database. */
-  readonly quorum: readonly (string | UrlLike)[];
+  /** The servers, each with its own login and database. All of them that speak TLS have the `tls` of the options. */
+  readonly quorum: readonly (string | UrlLike | ServerTarget)[];
 }
 
 /**
@@ -147,25 +154,37 @@ export interface SentinelTarget {
    *
    * @default undefined
    */
-  readonly sentinelUsername?: string | undefined;
+  readonly sentinelUsername?: LoginText | undefined;
   /**
    * The password of Sentinels whose URL has no login.
    *
    * @default undefined
    */
-  readonly sentinelPassword?: string | undefined;
+  readonly sentinelPassword?: LoginText | undefined;
+  /**
+   * Gives both.
+   *
+   * @default undefined
+   */
+  readonly sentinelCredentials?: CredentialsSource | undefined;
   /**
    * The ACL user of the master and its replicas. The `username` of the options overrides it.
    *
    * @default undefined
    */
-  readonly username?: string | undefined;
+  readonly username?: LoginText | undefined;
   /**
    * The password of the master and its replicas. The `password` of the options overrides it.
    *
    * @default undefined
    */
-  readonly password?: string | undefined;
+  readonly password?: LoginText | undefined;
+  /**
+   * Gives both. The login of the options overrides it.
+   *
+   * @default undefined
+   */
+  readonly credentials?: CredentialsSource | undefined;
   /**
    * The database, a whole number from 0.
    *

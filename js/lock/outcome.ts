@@ -121,6 +121,17 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   return new LockServerError(text, serverCode, key, lock);
 }
 
+/** The error for the notice that a lost connection is not made again, since the server refuses the login. @internal */
+export function loginError(text: string, of: string): LockConnectionError {
+  const [name, answer = ''] = text.split('\n', 2) as [string, string?];
+  const [serverCode = '', ...words] = answer.split(' ');
+  const server = name === '' ? of : name;
+  const outcome = { text: { serverCode, message: words.join(' ') } } as unknown as Outcome;
+  const cause = serverError(outcome, `cannot log in to ${server}`);
+  const message = `the connection to ${server} is not made again: ${cause.message}`;
+  return new LockConnectionError(message, undefined, { cause });
+}
+
 function timeoutError(
   outcome: Outcome,
   context: ErrorContext,

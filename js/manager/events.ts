@@ -63,11 +63,12 @@ export interface LockManagerEvents {
   lost: [lock: Lock, error: LockLostError];
   /**
    * A connection was lost. holdfast reconnects at once; in between, locks stay held until their leases end. There is one
-   * connection for each server of a quorum, and of a Cluster for each that has slots.
+   * connection for each server of a quorum, and of a Cluster for each that has slots. If the server then refuses the login,
+   * the event comes once more: the `cause` of its error is a `LockServerError` with the `serverCode`.
    */
   disconnect: [error: LockConnectionError];
   /**
-   * A connection is open again. Each `disconnect` is followed by one. If a server of a Cluster has no slots any more, as
+   * A connection is open again. Each `disconnect` of a lost connection is followed by one. If a server of a Cluster has no slots any more, as
    * after a failover, it is emitted once all servers that have slots are connected.
    */
   reconnect: [];

@@ -27,7 +27,7 @@ import {
   type TryAcquireOptions,
 } from '../lock/options.js';
 import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
-import { type ErrorContext, toError } from '../lock/outcome.js';
+import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
 import { NativeChannel } from '../native/channel.js';
 import {
@@ -713,6 +713,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       case NoticeCode.Disconnected: {
         const message = `the connection to ${server} is gone: ${text}`;
         this.emit('disconnect', new LockConnectionError(message));
+        break;
+      }
+      case NoticeCode.LoginRefused: {
+        this.emit('disconnect', loginError(text, server));
         break;
       }
       case NoticeCode.Reconnected:

@@ -46,8 +46,8 @@ export interface LockStats {
    */
   readonly handOffs: readonly HandOffCount[];
   /**
-   * The servers that this manager is connected to now, and what each allows. Empty for `memory:`, which allows
-   * everything.
+   * The servers that this manager is connected to now, or that refuse its login since, and what each allows. Empty for
+   * `memory:`, which allows everything.
    */
   readonly servers: readonly ServerAbilities[];
 }
@@ -79,6 +79,11 @@ export interface ServerAbilities {
   readonly plainCommands: boolean;
   /** The server's command for a compare-and-delete; `null` where a script does it. */
   readonly compareAndDelete: 'DELEX' | 'DELIFEQ' | null;
+  /**
+   * The server's words if the connection is lost and the server refuses the login since, such as `WRONGPASS …`; `null` while
+   * it is connected.
+   */
+  readonly refused: string | null;
 }
 
 /**

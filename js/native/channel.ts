@@ -78,8 +78,12 @@ export class NativeChannel {
   #heard = false;
   #retained = false;
 
-  /** Starts a manager; `opened` is called with whether it could connect. */
-  constructor(options: ChannelOptions, opened: Resolve) {
+  /** What is called when the manager is closed. */
+  readonly #ended: () => void;
+
+  /** Starts a manager; `opened` is called with whether it could connect, and `ended` when it is closed. */
+  constructor(options: ChannelOptions, opened: Resolve, ended: () => void) {
+    this.#ended = ended;
     const { cluster, memory, quorum } = options;
     this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;
     const id = operations.nextId();
@@ -93,6 +97,7 @@ export class NativeChannel {
   close(): Promise<Outcome> {
     this.loseAll(CLOSED_LOSS);
     this.#closing ??= this.begin(closeOperation());
+    this.#ended();
     this.#updateRetention();
     return this.#closing.outcome;
   }

@@ -40,11 +40,12 @@ export async function survey(
   options: ConnectOptions,
   questions: readonly string[][],
 ): Promise<ServerSurvey[]> {
-  const { context, options: wanted } = prepare(target, options);
+  const { context, options: wanted, logins } = prepare(target, options);
   const outcome = await new Promise<Outcome>((asked) => {
     const ask = (entry: number) => operations.bridge.survey(entry, wanted, [...questions]);
     startable(context, () => operations.takeFor(ask, asked));
   });
+  logins.end();
   if (outcome.text?.surveys === undefined) throw toError(outcome, context, 'ask');
   return outcome.text.surveys;
 }

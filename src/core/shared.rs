@@ -16,8 +16,8 @@ use std::time::Duration;
 pub struct Shared {
     deadlines: Mutex<FxHashMap<LeaseId, Mono>>,
     stats: Mutex<Stats>,
-    /// By node number; only those that are connected.
-    servers: Mutex<BTreeMap<NodeId, Abilities>>,
+    /// By node number; those that are connected, and those that were.
+    servers: Mutex<BTreeMap<NodeId, (Abilities, bool)>>,
 }
 
 impl Shared {
@@ -39,19 +39,29 @@ impl Shared {
         lock(&self.stats).unanswered
     }
 
-    /// What each connected server allows, by node number.
+    /// What each server allows that is connected, or that refuses the login since, by node number.
     #[must_use]
     pub fn servers(&self) -> Vec<Abilities> {
-        lock(&self.servers).values().cloned().collect()
+        let servers = lock(&self.servers);
+        let shown = servers.values().filter(|(it, connected)| *connected || it.refused.is_some());
+        shown.map(|(abilities, _)| abilities.clone()).collect()
+    }
+
+    /// A server that was connected refuses the login.
+    pub(super) fn set_refused(&self, node: NodeId, why: String) {
+        if let Some((abilities, false)) = lock(&self.servers).get_mut(&node) {
+            abilities.refused = Some(why);
+        }
     }
 
     /// A connection is new, or has ended.
     pub(super) fn set_server(&self, node: NodeId, abilities: Option<Abilities>) {
         let mut servers = lock(&self.servers);
-        match abilities {
-            Some(abilities) => servers.insert(node, abilities),
-            None => servers.remove(&node),
-        };
+        if let Some(abilities) = abilities {
+            servers.insert(node, (abilities, true));
+        } else if let Some((_, connected)) = servers.get_mut(&node) {
+            *connected = false;
+        }
     }
 
     /// Sets the deadlines that are among the effects of a turn.

@@ -249,7 +249,14 @@ impl State {
     ) {
         let event = match result {
             Ok(connected) => self.connected(node, generation, connected),
-            Err(failure) => Event::ConnectFailed(failure),
+            Err(failure) => {
+                if let Failure::Refused(refusal) = &failure
+                    && refusal.is_about_login()
+                {
+                    self.shared.set_refused(node, refusal.to_string());
+                }
+                Event::ConnectFailed(failure)
+            }
         };
         self.machine.handle_event(now, node, event, &mut self.effects);
         // The handshake may have read more than its own replies.
@@ -295,6 +302,12 @@ impl State {
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Probed(probe, sent) => Event::Probed { probe, sent },
             Incoming::Message(message) => Event::Message(message),
+            Incoming::Login(login, told) => {
+                if let Some(connection) = &mut self.peer(node).connection {
+                    connection.log_in(&login, told);
+                }
+                return;
+            }
             Incoming::Reply(request, reply) => {
                 self.machine.handle_reply(now, node, request, reply, &mut self.effects);
                 return;

@@ -4,7 +4,7 @@ use super::state::Input;
 use super::{Caller, Handle, Reader, Submission, Watch};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
 use crate::protocol::{Failure, Mode, Mono};
-use crate::server::{Address, Endpoint};
+use crate::server::{Address, Credentials, Endpoint};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -48,8 +48,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
     let endpoint = Endpoint {
         address: Address::Memory { name: client.clone() },
         tls: None,
-        username: None,
-        password: None,
+        credentials: Credentials::fixed(None, None),
         db: 0,
         client_name: String::new(),
         channels: Vec::new(),

@@ -9,7 +9,7 @@ use crate::machine::{
 use crate::protocol::message::{inbox, notices};
 use crate::protocol::query::Question;
 use crate::protocol::{Mode, Mono};
-use crate::server::{Address, Endpoint, Replicas};
+use crate::server::{Address, Credentials, Endpoint, Replicas};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;

@@ -2,11 +2,11 @@
 
 use super::Machine;
 use super::context::in_order;
-use super::interface::{Denied, Risk, ServerProbe};
+use super::interface::{Denied, Outcome, Risk, ServerProbe};
 use super::request::Finished;
 use super::routes::Routes;
 use super::servers::Servers;
-use crate::protocol::{Failure, LockKeys, Mono, NodeId, OpId};
+use crate::protocol::{Failure, LockKeys, Mono, NodeId, OpId, Refusal};
 use std::time::Duration;
 
 impl Machine {
@@ -67,10 +67,34 @@ impl Machine {
         if !self.lifecycle.is_opening() || !decides {
             servers.connect_failed(context, node, &failure, self.leases.pressure(context.now));
             self.opened_if_decided();
+            if let Failure::Refused(refusal) = failure
+                && refusal.is_about_login()
+                && !self.servers.get(node).connection.is_up()
+            {
+                self.refuse_all(node, &refusal);
+            }
         } else if self.lifecycle.may_open_later(context, &failure) {
             servers.at(node).connection.back_off(context, node, None);
         } else {
             self.lifecycle.opened(context, Err(failure));
+        }
+    }
+
+    /// The server refuses the login: whoever waits for a connection to it learns that at once. Leases and releases wait on,
+    /// since the login may be allowed again.
+    fn refuse_all(&mut self, node: NodeId, refusal: &Refusal) {
+        let outcome = || Outcome::Server { refusal: refusal.clone(), key: None };
+        for op in self.queues.ops() {
+            let keys = self.queues.get(op).map(|request| &request.keys);
+            if keys.is_some_and(|keys| self.servers.node(keys) == node) {
+                self.end_acquire(op, outcome());
+            }
+        }
+        for op in in_order(&self.one_shots) {
+            let keys = self.one_shots.get(&op).map(|shot| shot.call.keys());
+            if keys.is_some_and(|keys| self.servers.node(keys) == node) {
+                self.end_one_shot(op, outcome());
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::interface::Effect;
 use super::timers::Timer;
 use super::window::Window;
-use crate::protocol::{Failure, Mono, NodeId, RequestId};
+use crate::protocol::{Failure, Mono, NodeId, Refusal, RequestId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(super) struct Connection<R> {
     made: Mono,
     /// Why there is no connection, for the errors of operations that wait for one.
     pub(super) last_error: String,
+    /// The server has refused the login since the connection was lost.
+    refused: bool,
     /// The server denies this manager publishing and subscribing.
     pub(super) pubsub_denied: bool,
     /// Requests without an answer, oldest first.
@@ -67,6 +69,7 @@ impl<R> Connection<R> {
             failures: 0,
             made: Mono::from_micros(0),
             last_error: String::new(),
+            refused: false,
             pubsub_denied: false,
             in_flight: VecDeque::new(),
             window: Window::new(),
@@ -137,21 +140,33 @@ impl<R> Connection<R> {
         context.timers.clear(Timer::Reconnect(node));
         self.made = context.now;
         self.window.restart();
+        self.refused = false;
         std::mem::replace(&mut self.state, State::Up) == State::Down
     }
 
-    /// An attempt failed; the next one follows after a pause that grows.
+    /// An attempt failed; the next one follows after a pause that grows. Returns the refusal of the login if a lost connection
+    /// cannot be made again because of it, the first time.
     pub(super) fn failed(
         &mut self,
         context: &mut Context,
         node: NodeId,
         failure: &Failure,
         within: Option<Duration>,
-    ) {
+    ) -> Option<Refusal> {
         if !self.is_up() {
             self.last_error = format!("not connected: {failure}");
         }
         self.back_off(context, node, within);
+        match failure {
+            Failure::Refused(refusal)
+                if self.was_lost()
+                    && refusal.is_about_login()
+                    && !std::mem::replace(&mut self.refused, true) =>
+            {
+                Some(refusal.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Makes a connection anew after a pause.

@@ -261,6 +261,8 @@ pub enum Notice {
     ClockDenied(String),
     /// The connection is lost, and reconnects at once.
     Disconnected(String),
+    /// The lost connection is not made again: the server refuses the login. Its name, empty for the only one, and its words.
+    LoginRefused(String, Refusal),
     /// The connection is up again.
     Reconnected,
     /// Locks are less safe on a server than they could be. With each connection to it.

@@ -242,7 +242,9 @@ impl Servers {
         failure: &Failure,
         within: Option<Duration>,
     ) {
-        self.at(node).connection.failed(context, node, failure, within);
+        if let Some(refusal) = self.at(node).connection.failed(context, node, failure, within) {
+            context.push(Effect::Notify(Notice::LoginRefused(String::new(), refusal)));
+        }
         self.discovery.ask_soon(context);
     }
 

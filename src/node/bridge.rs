@@ -2,6 +2,7 @@
 
 use super::completions::{Completions, ManagerCaller, writable};
 use super::event_loop::EventLoop;
+use super::logins::{LoginAnswer, Logins};
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
 use super::texts::OutcomeText;
@@ -23,6 +24,7 @@ pub struct Bridge {
     /// None if the keeper reads.
     event_loop: Option<Rc<EventLoop>>,
     managers: Arc<Managers>,
+    logins: Logins,
 }
 
 /// The managers of an environment that may be alive.
@@ -56,7 +58,7 @@ impl Bridge {
                 end_all(&lock(&managers));
             })?;
         }
-        Ok(Self { completions, event_loop, managers })
+        Ok(Self { completions, event_loop, managers, logins: Logins::default() })
     }
 
     /// Ends the managers of this environment, which goes on no more, and waits a moment for their servers.
@@ -113,7 +115,7 @@ impl Bridge {
         faults::at("connect");
         let completions = Arc::clone(&self.completions);
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
-        let (config, endpoint) = options.split()?;
+        let (config, endpoint) = options.split(&self.logins)?;
         let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
         let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader);
         let handle = handle.map_err(|error| no_keeper(&error))?;
@@ -128,6 +130,13 @@ impl Bridge {
         Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))
     }
 
+    /// Gives the login `number` of a manager, which was asked for or has changed. Returns whether the manager goes on.
+    #[napi(catch_unwind)]
+    pub fn answer_login(&self, number: u32, answer: LoginAnswer) -> bool {
+        faults::at("login");
+        self.logins.answer(number, answer)
+    }
+
     /// Asks every server of an address the questions, each a command, without a manager. Throws as `connect` does.
     #[napi(catch_unwind)]
     pub fn survey(
@@ -140,7 +149,7 @@ impl Bridge {
         let completions = Arc::clone(&self.completions);
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
-        let (_, endpoint) = options.split()?;
+        let (_, endpoint) = options.split(&self.logins)?;
         keeper::survey(endpoint, questions, OpId(entry), caller).map_err(|error| no_keeper(&error))
     }
 }

@@ -151,7 +151,7 @@ pub struct ManagerStats {
     pub requests: f64,
     /// Hand-offs between processes that took at most 2^i µs.
     pub hand_offs: Vec<f64>,
-    /// The connected servers.
+    /// The connected servers, and those that refuse the login since.
     pub servers: Vec<ServerAbilities>,
 }
 
@@ -170,12 +170,21 @@ pub struct ServerAbilities {
     pub plain_commands: bool,
     /// Its command for a compare-and-delete; null if a script does it.
     pub compare_and_delete: Either<String, Null>,
+    /// The server's words, if it refuses the login since the connection was lost; null otherwise.
+    pub refused: Either<String, Null>,
 }
 
 impl From<Abilities> for ServerAbilities {
     fn from(abilities: Abilities) -> Self {
-        let Abilities { server, resp, clock, pubsub, plain_commands, compare_and_delete } =
-            abilities;
+        let Abilities {
+            server,
+            resp,
+            clock,
+            pubsub,
+            plain_commands,
+            compare_and_delete,
+            refused,
+        } = abilities;
         Self {
             server,
             protocol: match resp {
@@ -189,6 +198,7 @@ impl From<Abilities> for ServerAbilities {
                 Some(command) => Either::A(command.to_owned()),
                 None => Either::B(Null),
             },
+            refused: refused.map_or(Either::B(Null), Either::A),
         }
     }
 }

@@ -15,6 +15,7 @@
 mod bridge;
 mod completions;
 mod event_loop;
+mod logins;
 mod manager;
 mod options;
 mod outbox;

@@ -1,16 +1,19 @@
 //! The options of a manager, as JavaScript passes them.
 
+use super::logins::{AskLogin, Logins};
 use super::records::{REPLICAS_MAJORITY, millis};
 use crate::machine::{Config, Polling, Settings};
 use crate::protocol::Mono;
 use crate::protocol::message::{inbox, notices};
-use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
+use crate::server::{
+    Address, Credentials, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions,
+};
 use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The options of a manager. Times in ms.
-#[napi(object)]
+#[napi(object, object_to_js = false)]
 pub struct ManagerOptions {
     /// Names the manager in its tokens.
     pub client: String,
@@ -38,6 +41,10 @@ pub struct ManagerOptions {
     pub username: Option<String>,
     /// Password.
     pub password: Option<String>,
+    /// The number of a login that `ask_login` asks for, instead of both.
+    pub login: Option<u32>,
+    /// Asks for the login of a number; `answer_login` gets the answer.
+    pub ask_login: Option<AskLogin>,
     /// Database number.
     pub db: u32,
     /// The name that `CLIENT LIST` shows.
@@ -89,6 +96,8 @@ pub struct QuorumServer {
     pub username: Option<String>,
     /// Password.
     pub password: Option<String>,
+    /// The number of a login that is asked for, instead of both.
+    pub login: Option<u32>,
     /// Database number.
     pub db: u32,
     /// Whether it speaks TLS.
@@ -101,12 +110,12 @@ impl QuorumServer {
         client_name: &str,
         connect_timeout: Duration,
         tls: Option<&Arc<Tls>>,
+        asked: &AskedLogins<'_>,
     ) -> Endpoint {
         Endpoint {
             address: server(self.host, self.port, self.path),
             tls: tls.filter(|_| self.tls).cloned(),
-            username: self.username,
-            password: self.password,
+            credentials: asked.credentials(self.username, self.password, self.login),
             db: self.db,
             client_name: client_name.to_owned(),
             // On a Cluster each lock has its own channel.
@@ -123,6 +132,7 @@ impl QuorumOptions {
         client_name: &str,
         connect_timeout: Duration,
         tls: Option<&Arc<Tls>>,
+        asked: &AskedLogins<'_>,
     ) -> Address {
         let longest_lease = millis(self.longest_lease);
         let settings = Settings {
@@ -131,7 +141,7 @@ impl QuorumOptions {
             longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
         };
         let servers = self.servers.into_iter();
-        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout, tls));
+        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout, tls, asked));
         Address::Quorum { servers: servers.collect(), settings }
     }
 }
@@ -145,7 +155,8 @@ fn server(host: Option<String>, port: u16, path: Option<String>) -> Address {
 
 impl ManagerOptions {
     /// The configuration of the machine and the endpoint of the server module.
-    pub(super) fn split(self) -> napi::Result<(Config, Endpoint)> {
+    pub(super) fn split(self, logins: &Logins) -> napi::Result<(Config, Endpoint)> {
+        let asked = &AskedLogins { logins, ask: self.ask_login.map(Arc::new) };
         let tls = self.tls.map(|tls| Tls::new(tls.into())).transpose().map_err(|bad| {
             napi::Error::new(napi::Status::InvalidArg, format!("options.tls.{bad}"))
         })?;
@@ -154,9 +165,9 @@ impl ManagerOptions {
         let address = if let Some(parts) = self.cluster {
             Address::Cluster { seeds: addresses(&parts) }
         } else if let Some(quorum) = self.quorum {
-            quorum.address(&self.client_name, connect_timeout, tls.as_ref())
+            quorum.address(&self.client_name, connect_timeout, tls.as_ref(), asked)
         } else if let Some(sentinels) = self.sentinels {
-            let all = sentinels.into_iter().map(Sentinel::from).collect();
+            let all = sentinels.into_iter().map(|sentinel| sentinel.sentinel(asked)).collect();
             Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
         } else if let Some(name) = self.memory {
             Address::Memory { name }
@@ -172,8 +183,7 @@ impl ManagerOptions {
         let endpoint = Endpoint {
             address,
             tls,
-            username: self.username,
-            password: self.password,
+            credentials: asked.credentials(self.username, self.password, self.login),
             db: self.db,
             client_name: self.client_name,
             channels,
@@ -240,12 +250,34 @@ pub struct SentinelOptions {
     pub username: Option<String>,
     /// Password.
     pub password: Option<String>,
+    /// The number of a login that is asked for, instead of both.
+    pub login: Option<u32>,
 }
 
-impl From<SentinelOptions> for Sentinel {
-    fn from(options: SentinelOptions) -> Self {
-        let SentinelOptions { host, port, username, password } = options;
-        Self { host, port, username, password }
+impl SentinelOptions {
+    fn sentinel(self, asked: &AskedLogins<'_>) -> Sentinel {
+        let Self { host, port, username, password, login } = self;
+        Sentinel { host, port, credentials: asked.credentials(username, password, login) }
+    }
+}
+
+/// The logins that are asked for.
+struct AskedLogins<'a> {
+    logins: &'a Logins,
+    ask: Option<Arc<AskLogin>>,
+}
+
+impl AskedLogins<'_> {
+    fn credentials(
+        &self,
+        username: Option<String>,
+        password: Option<String>,
+        login: Option<u32>,
+    ) -> Credentials {
+        match (login, &self.ask) {
+            (Some(number), Some(ask)) => self.logins.add(number, ask),
+            _ => Credentials::fixed(username, password),
+        }
     }
 }
 

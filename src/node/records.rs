@@ -127,6 +127,9 @@ pub enum NoticeCode {
     PlainCommandsDenied = 7,
     /// The server denies its scripts the clock: its answer.
     ClockDenied = 8,
+    /// The lost connection is not made again, since the server refuses the login: the server of a quorum, a line break, and
+    /// the answer.
+    LoginRefused = 9,
 }
 
 /// The reason of a loss.
@@ -415,6 +418,9 @@ pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
         Notice::PlainCommandsDenied(answer) => (NoticeCode::PlainCommandsDenied, answer),
         Notice::ClockDenied(answer) => (NoticeCode::ClockDenied, answer),
         Notice::Disconnected(cause) => (NoticeCode::Disconnected, cause),
+        Notice::LoginRefused(name, refusal) => {
+            (NoticeCode::LoginRefused, format!("{name}\n{refusal}"))
+        }
         Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
         Notice::SameServer(names) => (NoticeCode::SameServer, names),
         Notice::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),

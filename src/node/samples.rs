@@ -85,6 +85,7 @@ fn notices() -> Vec<Notice> {
         Notice::PlainCommandsDenied(text()),
         Notice::ClockDenied(text()),
         Notice::Disconnected(text()),
+        Notice::LoginRefused(text(), Refusal { code: "CODE".to_owned(), detail: text() }),
         Notice::Reconnected,
         Notice::SameServer(text()),
         Notice::Risk(Risk::Eviction(text())),

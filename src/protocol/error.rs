@@ -34,6 +34,19 @@ impl Refusal {
         Self { code: "TRYAGAIN".to_owned(), detail }
     }
 
+    /// Whether the server has refused a login, or wants one. Redis before 6 has no code for a wrong password.
+    #[must_use]
+    pub fn is_login(&self) -> bool {
+        matches!(self.code.as_str(), "WRONGPASS" | "NOAUTH")
+            || self.code == "ERR" && self.detail.contains("invalid password")
+    }
+
+    /// Whether the server would refuse any connection with this login: it is wrong, or lacks a right.
+    #[must_use]
+    pub fn is_about_login(&self) -> bool {
+        self.is_login() || self.code == "NOPERM"
+    }
+
     /// Whether the server lacks a resource that may return: memory, replicas, a working disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {

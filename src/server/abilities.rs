@@ -24,4 +24,6 @@ pub struct Abilities {
     pub plain_commands: bool,
     /// Its command for a compare-and-delete; none if a script does it.
     pub compare_and_delete: Option<&'static str>,
+    /// The server's words, if the connection is lost and the server refuses the login since.
+    pub refused: Option<String>,
 }

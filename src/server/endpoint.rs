@@ -1,5 +1,6 @@
 //! Which servers hold the locks of a manager, and how to reach them.
 
+use super::Credentials;
 use super::redis::{Replicas, Sentinels, Tls};
 use crate::machine::Settings;
 use std::fmt;
@@ -13,10 +14,8 @@ pub struct Endpoint {
     pub address: Address,
     /// The TLS options; none for plain text.
     pub tls: Option<Arc<Tls>>,
-    /// The ACL user; none for the default user.
-    pub username: Option<String>,
-    /// The password, if one is needed.
-    pub password: Option<String>,
+    /// What its connections log in with.
+    pub credentials: Credentials,
     /// The database number.
     pub db: u32,
     /// The name that `CLIENT LIST` shows.
@@ -85,8 +84,7 @@ impl fmt::Debug for Endpoint {
         f.debug_struct("Endpoint")
             .field("address", &self.address)
             .field("tls", &self.tls)
-            .field("username", &self.username)
-            .field("password", &self.password.as_ref().map(|_| "***"))
+            .field("credentials", &self.credentials)
             .field("db", &self.db)
             .field("client_name", &self.client_name)
             .field("connect_timeout", &self.connect_timeout)
@@ -107,8 +105,7 @@ mod tests {
         let endpoint = Endpoint {
             address: Address::Tcp { host: "::1".to_owned(), port: 6379 },
             tls: Some(Arc::new(Tls::new(tls).unwrap())),
-            username: None,
-            password: Some("s3cret".to_owned()),
+            credentials: Credentials::fixed(None, Some("s3cret".to_owned())),
             db: 0,
             client_name: "holdfast".to_owned(),
             channels: vec!["inbox".into()],

@@ -2,12 +2,14 @@
 //! client.
 
 mod abilities;
+mod credentials;
 pub(crate) mod embedded;
 mod endpoint;
 pub(crate) mod memory;
 mod redis;
 
 pub use abilities::{Abilities, Resp};
+pub use credentials::{Asked, Credentials, Login};
 pub use endpoint::{Address, Endpoint};
 pub use redis::{BadOption, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 pub(crate) use redis::{Directory, Link, Socket, discover, explained, page, survey};
@@ -18,6 +20,7 @@ use crate::machine::{Denied, NodeId, RequestId, Risk, SendMode, ServerProbe, Tok
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// An event of a connection.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) enum Incoming {
     Disconnected(String),
     /// A subscription to a shard channel began or ended.
     Listening(Arc<str>, bool),
+    /// The connection must log in again; the sender gets what the server says.
+    Login(Arc<Login>, oneshot::Sender<Result<(), Refusal>>),
     /// The answer to a server probe, and when the probe was sent.
     Probed(ServerProbe, Mono),
     /// The reply to a request.
@@ -137,6 +142,13 @@ impl Connection {
     pub(crate) fn listen(&mut self, channel: Arc<str>, on: bool) {
         if let Self::Remote(link) = self {
             link.listen(channel, on);
+        }
+    }
+
+    /// Logs in again; `told` gets what the server says.
+    pub(crate) fn log_in(&mut self, login: &Login, told: oneshot::Sender<Result<(), Refusal>>) {
+        if let Self::Remote(link) = self {
+            link.log_in(login, told);
         }
     }
 

@@ -1,5 +1,6 @@
 /** Clients of node-redis 4, 5 and 6: `createClient`, and `createCluster` from 5 on. */
 
+import { isSource } from '../credentials.js';
 import {
   type Address,
   bag,
@@ -43,32 +44,36 @@ export function readNodeRedis(client: Unknown): Place | undefined {
 }
 
 function place(options: Unknown): Place {
-  checkCredentials(options);
   const { address, tls } = addressOf(options);
   const prefix = prefixOf(options['keyPrefix']);
-  return { target: urlOf(address), prefix, ...(tls === undefined ? {} : { tls }) };
+  const common = { prefix, ...(tls === undefined ? {} : { tls }) };
+  return { target: urlOf(address), ...common, ...credentialsOf(options) };
 }
 
 function cluster(given: object): Place {
   const options = given as Unknown;
   refuseSet(options, ['nodeAddressMap'], 'node-redis cluster');
   const shared = bag(options['defaults']);
-  checkCredentials(shared);
   const roots = [options['rootNodes']].flat().map((root) => addressOf(bag(root)));
   const common = addressOf(shared);
   const tls = common.tls ?? roots[0]?.tls;
   const nodes = roots.map(({ address }) => address);
-  return clusterOf(nodes, common.address, tls, options['keyPrefix'] ?? shared['keyPrefix']);
+  const prefix = options['keyPrefix'] ?? shared['keyPrefix'];
+  return { ...clusterOf(nodes, common.address, tls, prefix), ...credentialsOf(shared) };
 }
 
-/** Refuses credentials that a service provides by a function or a stream: they are not known here. */
-function checkCredentials({ credentialsProvider, username, password }: Unknown): void {
-  if (credentialsProvider === undefined || credentialsProvider === null) return;
+/** The provider of a client's credentials, if it has one of its own. */
+function credentialsOf(options: Unknown): Pick<Place, 'credentials'> {
+  const { credentialsProvider, username, password } = options;
+  if (credentialsProvider === undefined || credentialsProvider === null) return {};
   // The client itself makes such a provider of a user and a password.
   const own = bag(credentialsProvider)['type'] === 'async-credentials-provider';
-  if (own && (text(username) ?? text(password)) !== undefined) return;
-  const what = `"credentialsProvider" of the ${CLIENT} cannot be carried over`;
-  throw refuse(what, 'give it a username and a password');
+  if (own && (text(username) ?? text(password)) !== undefined) return {};
+  if (!isSource(credentialsProvider)) {
+    const what = `"credentialsProvider" of the ${CLIENT} is of a kind that holdfast does not know`;
+    throw refuse(what, 'give it a username and a password');
+  }
+  return { credentials: credentialsProvider };
 }
 
 /** The address of a client, which has parsed its `url` already, or of a node of a cluster, which has not. */

@@ -1,6 +1,7 @@
 /** The place of a client as arguments of `connect`, and helpers for every kind of client. */
 
 import { argumentError } from '../../base/errors.js';
+import type { CredentialsSource } from '../credentials.js';
 import type { ClusterTarget, SentinelTarget } from '../target.js';
 import type { TlsOptions } from '../tls.js';
 
@@ -9,6 +10,8 @@ export interface Place {
   readonly target: string | ClusterTarget | SentinelTarget;
   readonly prefix: string;
   readonly tls?: TlsOptions;
+  /** What gives its login, in place of that in the target. */
+  readonly credentials?: CredentialsSource;
 }
 
 /** An object of another library, whose properties are unknown. @internal */

@@ -1,8 +1,9 @@
 /** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
 import { checkTarget } from '../check-target.js';
+import type { CredentialsSource } from '../credentials.js';
 import type { ConnectOptions } from '../options.js';
-import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../target.js';
+import type { ClusterTarget, QuorumTarget, SentinelTarget, ServerTarget } from '../target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { readNodeRedis3 } from './node-redis3.js';
@@ -30,13 +31,19 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
     prefix: first.prefix,
     ...(first.tls === undefined ? {} : { tls: first.tls }),
   };
-  if (clients.length === 1) return { target: first.target, options };
+  if (clients.length === 1) {
+    const { target, credentials } = first;
+    return {
+      target,
+      options: { ...options, ...(credentials === undefined ? {} : { credentials }) },
+    };
+  }
   if (clients.length < QUORUM_MIN || clients.length > QUORUM_MAX) {
     const why = clients.length === 2 ? 'two stop when one of them does' : 'more are slow';
     const what = `a quorum is ${QUORUM_MIN} to ${QUORUM_MAX} servers (${why}), got ${clients.length} clients`;
     throw refuse(what, 'pass one client, or three');
   }
-  const urls = places.map(({ target, prefix, tls }, i) => {
+  const servers = places.map(({ target, prefix, tls, credentials }, i) => {
     const which = `client ${i + 1} of ${places.length}`;
     if (typeof target !== 'string') {
       throw refuse(`${which} is not that of a single server`, 'a quorum is of single servers');
@@ -47,10 +54,17 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
     if (JSON.stringify(tls) !== JSON.stringify(first.tls)) {
       throw refuse(`${which} has another "tls" than the first`, 'give all of them one');
     }
-    return target;
+    return credentials === undefined ? target : serverOf(target, credentials);
   });
   // As with redlock: a server has a vote as soon as it has started. See docs/migration.md.
-  return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
+  return { target: { quorum: servers }, options: { ...options, longestLease: 0 } };
+}
+
+/** The server of a URL, with these credentials. */
+function serverOf(url: string, credentials: CredentialsSource): ServerTarget {
+  const { host, port, path, db, tls } = checkTarget(url);
+  const address = host === null ? { path: path ?? '' } : { host, port, tls };
+  return { ...address, db, credentials };
 }
 
 /** The largest database that the fork selects; any other value counts as 0. */

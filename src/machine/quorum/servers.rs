@@ -303,7 +303,11 @@ impl Servers {
         failure: &Failure,
         within: Option<Duration>,
     ) {
-        self.list[node].connection.failed(context, node_id(node), failure, within);
+        let connection = &mut self.list[node].connection;
+        if let Some(refusal) = connection.failed(context, node_id(node), failure, within) {
+            let name = self.name(node).to_owned();
+            context.push(Effect::Notify(Notice::LoginRefused(name, refusal)));
+        }
     }
 
     /// A lease waits for these servers, unless they have answered all that they were asked.

@@ -6,7 +6,7 @@ use super::dialogue::{Dialogue, in_time};
 use super::directory::Name;
 use super::handshake::{self, Purpose};
 use super::link::{Link, Origin};
-use super::{Address, Deliver, Directory, Endpoint, Welcome, naming, race, shard_channels};
+use super::{Address, Deliver, Directory, Endpoint, Welcome, naming, race, shard_channels, wire};
 use crate::machine::{NodeId, Routes};
 use crate::protocol::Failure;
 use redis::Value;
@@ -56,7 +56,7 @@ pub(crate) async fn discover(
         }
     }
     // A wrong login is wrong on every server.
-    if let Some((_, refused)) = failures.iter().find(|(_, failure)| is_login(failure)) {
+    if let Some((_, refused)) = failures.iter().find(|(_, failure)| wire::is_login(failure)) {
         return Err(refused.clone());
     }
     let mut failures: Vec<_> = failures
@@ -89,11 +89,6 @@ async fn ask_in_turn(
         answer.and_then(&accept).map_err(|failure| (name, failure))
     })
     .await
-}
-
-fn is_login(failure: &Failure) -> bool {
-    let Failure::Refused(refusal) = failure else { return false };
-    matches!(&*refusal.code, "WRONGPASS" | "NOAUTH")
 }
 
 async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> {

@@ -7,7 +7,7 @@ use super::stream::{Parts, Stream};
 use super::tls::NO_TLS_HINT;
 use super::{Address, Endpoint, values, wire};
 use crate::protocol::Failure;
-use crate::server::Resp;
+use crate::server::{Login, Resp};
 use redis::{Cmd, Pipeline, PushKind, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use tokio_rustls::rustls::ClientConnection;
 /// A connection that is logged in. Dropping it closes it.
 pub(super) struct Dialogue {
     stream: Stream,
+    /// What it is logged in with.
+    login: Arc<Login>,
     frames: Frames,
     resp: Resp,
     /// Whether it has subscribed. In RESP2 nothing else may be asked from then on.
@@ -30,23 +32,56 @@ pub(super) struct Dialogue {
 impl Dialogue {
     /// Connects and logs in.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Failure> {
-        let stream = Stream::open(endpoint).await.map_err(|error| lost(&explained(error)))?;
+        let socket = Parts::open(endpoint).await.map_err(|error| lost(&explained(error)))?;
+        // Only now: nobody is asked for the login of a server that is not there.
+        let patience = endpoint.connect_timeout;
+        let login = endpoint.credentials.login(patience).await?;
+        let tls = endpoint.tls.as_ref().map(|tls| login.tls.as_ref().unwrap_or(tls));
+        let stream = Stream::over(socket, endpoint, tls.map(|tls| &**tls)).await;
         let mut dialogue = Self {
-            stream,
+            stream: stream.map_err(|error| lost(&explained(error)))?,
+            login,
             frames: Frames::new(),
             resp: Resp::Three,
             subscribes: false,
             pushes: VecDeque::new(),
             has_spoken: false,
         };
-        match dialogue.log_in(endpoint).await {
-            Err(refused) if wire::is_without_resp3(&refused) => {
-                dialogue.resp = Resp::Two;
-                dialogue.log_in(endpoint).await?;
-            }
-            other => other?,
+        let Err(refused) = dialogue.introduce(endpoint).await else { return Ok(dialogue) };
+        if !wire::is_login(&refused) {
+            return Err(refused);
         }
+        // It may have changed since it was asked for.
+        match endpoint.credentials.instead_of(&dialogue.login, patience).await? {
+            Some(login) => dialogue.login = login,
+            None => return Err(refused),
+        }
+        dialogue.introduce(endpoint).await?;
         Ok(dialogue)
+    }
+
+    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<(), Failure> {
+        match self.log_in(endpoint).await {
+            Err(refused) if wire::is_without_resp3(&refused) => {
+                self.resp = Resp::Two;
+                self.log_in(endpoint).await
+            }
+            other => other,
+        }
+    }
+
+    /// What it is logged in with.
+    pub(super) fn login(&self) -> Arc<Login> {
+        Arc::clone(&self.login)
+    }
+
+    /// Logs in again, where it has not subscribed.
+    pub(super) async fn log_in_again(&mut self, login: &Arc<Login>) -> Result<(), Failure> {
+        if let Some(auth) = wire::auth(login) {
+            self.ask_one(&auth).await?;
+        }
+        self.login = Arc::clone(login);
+        Ok(())
     }
 
     pub(super) const fn resp(&self) -> Resp {
@@ -54,7 +89,7 @@ impl Dialogue {
     }
 
     async fn log_in(&mut self, endpoint: &Endpoint) -> Result<(), Failure> {
-        let answers = match self.ask(&wire::login(endpoint, self.resp)).await {
+        let answers = match self.ask(&wire::login(&self.login, self.resp)).await {
             Ok(answers) => answers,
             // A server that expects TLS hangs up on plain text, without an answer that tells more.
             Err(Failure::Lost(why))
@@ -185,6 +220,10 @@ pub(super) async fn in_time<T>(
         let hint = match &endpoint.tls {
             Some(_) => NO_TLS_HINT,
             None => "",
+        };
+        let hint = match endpoint.credentials.is_asking() {
+            true => ": the function that gives the login has not answered",
+            false => hint,
         };
         Err(Failure::Lost(format!("no connection within {} ms{hint}", limit.as_millis())))
     })

@@ -5,11 +5,11 @@ use super::dialogue::{Dialogue, in_time};
 use super::link::{Link, pushed};
 use super::replicas::ReplicaAcker;
 use super::subscriber::Subscriber;
-use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, wire};
+use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, renewal, wire};
 use crate::machine::{Denied, Risk, ServerProbe};
 use crate::protocol::message::FREE_CHANNELS;
 use crate::protocol::{Counters, Failure, Refusal, Script};
-use crate::server::{Abilities, Resp};
+use crate::server::{Abilities, Credentials, Resp};
 use redis::{Pipeline, Value};
 use std::io;
 use std::sync::Arc;
@@ -54,6 +54,7 @@ async fn shake_hands(
         pubsub: denied.pubsub.is_none(),
         plain_commands: denied.plain_commands.is_none(),
         compare_and_delete: dialect.delete.command(),
+        refused: None,
     });
     if let Purpose::Quorum { ask_persistence } = purpose {
         risks.extend(join_quorum(&mut dialogue, endpoint, &mut denied, ask_persistence).await?);
@@ -67,14 +68,18 @@ async fn shake_hands(
             Some(ReplicaAcker::open(endpoint, replicas, replication_id, directory, deliver).await?)
         }
     };
+    let login = dialogue.login();
     let (socket, tls, frames, pushes) = dialogue.into_parts();
     let socket = socket.try_into().map_err(|error: io::Error| Failure::Lost(error.to_string()))?;
     let early = pushes.iter().filter_map(pushed).collect();
     let mut link = Link::new(socket, tls, frames, early, acker, dialect);
-    // Nothing is awaited from here on: what the task delivers must come after this connection.
+    // Nothing is awaited from here on: what the tasks deliver must come after this connection.
+    if let Credentials::Asked(_) = endpoint.credentials {
+        link.tasks.spawn(renewal::renew(endpoint.clone(), login, Arc::clone(&deliver)));
+    }
     if let Some(subscriber) = messages {
         let (channels, wanted) = mpsc::unbounded_channel();
-        link.tasks.spawn(messages::listen(subscriber, wanted, deliver));
+        link.tasks.spawn(messages::listen(endpoint.clone(), subscriber, wanted, deliver));
         link.set_channels(channels);
     }
     Ok((link, Welcome { probe, risks, denied, abilities }))
@@ -112,7 +117,8 @@ async fn settle(
         Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,
         Purpose::Server | Purpose::Cluster => &Script::ALL,
     };
-    let user = endpoint.username.as_deref().unwrap_or("default");
+    let login = dialogue.login();
+    let user = login.username.as_deref().unwrap_or("default");
     match refused.half_done(scripts, user) {
         Some(refusal) => Err(Failure::Refused(refusal)),
         None => Ok((dialect, denied)),

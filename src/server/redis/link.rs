@@ -11,12 +11,14 @@ use super::subscriber::Subscription;
 use super::{Directory, Incoming, Item, cluster, tls, values, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Failure, Message, Mono, Reply, Script, Token};
+use crate::protocol::{Failure, Message, Mono, Refusal, Reply, Script, Token};
+use crate::server::Login;
 use redis::{PushKind, Value};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::ClientConnection;
 
@@ -60,6 +62,8 @@ pub(super) struct Origin {
 enum Expected {
     /// The reply to ASKING.
     Asking,
+    /// The reply to AUTH.
+    Login(oneshot::Sender<Result<(), Refusal>>),
     Probe(Mono),
     Reply(RequestId, Script),
     /// The replies to the commands that take a lock.
@@ -166,6 +170,20 @@ impl Link {
         self.expected.push_back(Expected::Subscription(channel, on));
     }
 
+    /// Logs in again, between two requests; `told` gets what the server says.
+    pub(in crate::server) fn log_in(
+        &mut self,
+        login: &Login,
+        told: oneshot::Sender<Result<(), Refusal>>,
+    ) {
+        if let Some(auth) = wire::auth(login) {
+            auth.write_packed_command(&mut self.out);
+            self.expected.push_back(Expected::Login(told));
+        } else {
+            drop(told.send(Ok(())));
+        }
+    }
+
     /// Reports when enough replicas have a grant whose reply was read before.
     pub(in crate::server) fn confirm(&self, grant: TokenId) {
         if let Some(acker) = &self.acker {
@@ -258,6 +276,15 @@ impl Link {
         }
         match self.expected.pop_front() {
             None => return Err("the server sent an answer without a request".to_owned()),
+            Some(Expected::Login(told)) => {
+                let refused = value.extract_error().err().as_ref().map(wire::failure);
+                let answer = match refused {
+                    Some(Failure::Refused(refusal)) => Err(refusal),
+                    _ => Ok(()),
+                };
+                // Whoever waited for it may have ended.
+                drop(told.send(answer));
+            }
             Some(Expected::Probe(sent)) => {
                 self.replies.push(value);
                 if self.replies.len() < wire::PROBE_COMMANDS {

@@ -15,11 +15,7 @@ const CHECK_AFTER: Duration = Duration::from_secs(5);
 
 /// Connects, and subscribes to the channels of `endpoint`. Returns the server's error if it refuses them.
 pub(super) async fn open(endpoint: &Endpoint) -> Result<(Subscriber, Option<Failure>), Failure> {
-    let mut dialogue = Dialogue::open(endpoint).await?;
-    let mut name = Pipeline::new();
-    name.cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name);
-    // A server that denies it is as good.
-    let _named = dialogue.ask(&name).await?;
+    let mut dialogue = open_named(endpoint).await?;
     let refused = match &*endpoint.channels {
         // The server of a quorum has channels for locks that are waited for.
         [] => None,
@@ -33,13 +29,24 @@ pub(super) async fn open(endpoint: &Endpoint) -> Result<(Subscriber, Option<Fail
     Ok((subscriber, refused))
 }
 
+async fn open_named(endpoint: &Endpoint) -> Result<Dialogue, Failure> {
+    let mut dialogue = Dialogue::open(endpoint).await?;
+    let mut name = Pipeline::new();
+    name.cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name);
+    // A server that denies it is as good.
+    let _named = dialogue.ask(&name).await?;
+    Ok(dialogue)
+}
+
 /// Delivers messages and carries `wanted` out until the connection breaks.
 pub(super) async fn listen(
+    endpoint: Endpoint,
     mut subscriber: Subscriber,
     mut wanted: UnboundedReceiver<Subscription>,
     deliver: Deliver,
 ) {
     let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
-    let Err(failure) = subscriber.run(&mut wanted, &deliver).await;
+    let open = |server: Endpoint| async move { open_named(&server).await };
+    let failure = subscriber.run_renewed(&endpoint, open, &mut wanted, &deliver).await;
     deliver(Incoming::Disconnected(format!("the connection for messages: {failure}")));
 }

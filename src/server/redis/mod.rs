@@ -20,6 +20,7 @@ mod persistence;
 mod probe;
 pub(super) mod query;
 mod race;
+mod renewal;
 mod replicas;
 mod sentinel;
 mod shard_channels;

@@ -11,6 +11,7 @@ use super::{Deliver, Directory, Endpoint, Incoming, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::TokenId;
 use crate::protocol::{DEFECT, Failure, Refusal};
+use crate::server::{Credentials, Login};
 use redis::{Pipeline, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl ReplicaAcker {
             WaitConnection { dialogue, replication_id, directory: Arc::clone(directory) };
         connection.ask(0, Duration::from_millis(1)).await?;
         let (grants, waiting) = mpsc::unbounded_channel();
-        let task = tokio::spawn(watch(connection, replicas, waiting, deliver));
+        let task = tokio::spawn(watch(endpoint.clone(), connection, replicas, waiting, deliver));
         Ok(Self { grants, task })
     }
 
@@ -68,6 +69,7 @@ impl Drop for ReplicaAcker {
 
 /// One WAIT at a time, which covers all grants before it.
 async fn watch(
+    endpoint: Endpoint,
     mut connection: WaitConnection,
     replicas: Replicas,
     mut waiting: UnboundedReceiver<TokenId>,
@@ -75,7 +77,24 @@ async fn watch(
 ) {
     let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut grants = Vec::new();
-    while waiting.recv_many(&mut grants, usize::MAX).await > 0 {
+    let mut refused: Option<Arc<Login>> = None;
+    loop {
+        let login = connection.dialogue.login();
+        let patience = endpoint.connect_timeout;
+        tokio::select! {
+            count = waiting.recv_many(&mut grants, usize::MAX) => if count == 0 { return },
+            next = endpoint.credentials.next(&login, refused.as_deref(), patience) => {
+                match connection.dialogue.log_in_again(&next).await {
+                    Ok(()) => refused = None,
+                    Err(Failure::Refused(_)) => {
+                        refused = Some(next);
+                        Credentials::pause().await;
+                    }
+                    Err(failure) => return deliver(Incoming::Disconnected(failure.to_string())),
+                }
+                continue;
+            }
+        }
         faults::at("replicas");
         match connection.enough(replicas).await {
             Ok(verdict) => {

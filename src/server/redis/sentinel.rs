@@ -9,9 +9,10 @@ use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, naming, wi
 use crate::faults::{self, OnPanic};
 use crate::machine::Risk;
 use crate::protocol::{DEFECT, Failure, Mono};
+use crate::server::Credentials;
 use redis::{PushKind, Value};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -31,35 +32,21 @@ pub struct Sentinels {
 }
 
 /// One Sentinel and how to log in to it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Sentinel {
     /// The host.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// The ACL user; none for the default user.
-    pub username: Option<String>,
-    /// The password, if one is needed.
-    pub password: Option<String>,
-}
-
-/// Shows everything but the password.
-impl fmt::Debug for Sentinel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinel")
-            .field("host", &self.host)
-            .field("port", &self.port)
-            .field("username", &self.username)
-            .field("password", &self.password.as_ref().map(|_| "***"))
-            .finish()
-    }
+    /// What connections to it log in with.
+    pub credentials: Credentials,
 }
 
 impl Sentinel {
     fn endpoint(&self, master: &Endpoint) -> Endpoint {
-        let Self { host, port, username, password } = self.clone();
+        let Self { host, port, credentials } = self.clone();
         let address = Address::Tcp { host, port };
-        Endpoint { address, username, password, db: 0, ..master.clone() }
+        Endpoint { address, credentials, db: 0, ..master.clone() }
     }
 }
 
@@ -206,11 +193,20 @@ fn watch_all(
             let _reported = OnPanic(|| report(Incoming::Disconnected(DEFECT.to_owned())));
             loop {
                 faults::at("watching");
-                watch.listen().await;
-                tokio::time::sleep(WATCH_PAUSE).await;
+                if watch.listen().await != Ended::Login {
+                    tokio::time::sleep(WATCH_PAUSE).await;
+                }
             }
         });
     }
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Ended {
+    /// Its login is about to.
+    Login,
+    Lost,
 }
 
 /// The subscription to one Sentinel.
@@ -224,9 +220,9 @@ struct Watch {
 }
 
 impl Watch {
-    /// Listens until the Sentinel is gone. If it denies the subscription, this waits forever, because asking
-    /// again would be denied too.
-    async fn listen(&self) {
+    /// Listens until the Sentinel is gone, or until the login must be renewed. If it denies the subscription, this waits
+    /// forever, because asking again would be denied too.
+    async fn listen(&self) -> Ended {
         let subscribing = async {
             let mut dialogue = Dialogue::open(&self.sentinel).await?;
             let refused = dialogue.subscribe(&[SWITCH.into()]).await?;
@@ -237,13 +233,22 @@ impl Watch {
             Ok((_, Some(refused))) if wire::lasting(&refused).is_some() => {
                 return std::future::pending().await;
             }
-            Ok((_, Some(_))) | Err(_) => return,
+            Ok((_, Some(_))) | Err(_) => return Ended::Lost,
         };
         if self.catch_up().await.is_err() {
             // A Sentinel that does not answer would not report a failover either.
-            return;
+            return Ended::Lost;
         }
-        while let Ok(push) = dialogue.read().await {
+        let login = dialogue.login();
+        let Endpoint { credentials, connect_timeout, .. } = &self.sentinel;
+        let mut renewal = pin!(credentials.next(&login, None, *connect_timeout));
+        loop {
+            let push = tokio::select! {
+                push = dialogue.read() => push,
+                // What is missed meanwhile is asked for.
+                _ = &mut renewal => return Ended::Login,
+            };
+            let Ok(push) = push else { return Ended::Lost };
             faults::at("push");
             // A slow Sentinel may report a failover that this connection has already followed.
             let named = successor(&push, &self.sentinels.master);
@@ -296,7 +301,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let (host, password) = ("::1".to_owned(), Some("s3cret".to_owned()));
-        let all = vec![Sentinel { host, port: 26379, username: None, password }];
+        let credentials = Credentials::fixed(None, password);
+        let all = vec![Sentinel { host, port: 26379, credentials }];
         let sentinels = Sentinels { master: "mymaster".to_owned(), all };
         assert!(!format!("{sentinels:?}").contains("s3cret"));
     }

@@ -37,7 +37,8 @@ pub(super) async fn listen(
         let patience = server.connect_timeout;
         let mut subscriber = Subscriber::new(dialogue, Channels::Shard, CHECK_AFTER, patience);
         if subscriber.ask((channel, true)).await.is_ok() {
-            let Err(_broken) = subscriber.run(&mut wanted, &deliver).await;
+            let open = |server: Endpoint| async move { Dialogue::open(&server).await };
+            let _broken = subscriber.run_renewed(&server, open, &mut wanted, &deliver).await;
         }
         for channel in subscriber.into_channels() {
             deliver(Incoming::Listening(channel, false));

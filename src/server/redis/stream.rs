@@ -35,29 +35,19 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Connects to the server of `endpoint`.
-    pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
-        Ok(match &endpoint.address {
-            Address::Tcp { host, port } => {
-                let addresses = lookup_host((host.as_str(), *port)).await;
-                let stream = first_of(addresses.map_err(explained_for_name)?).await?;
-                stream.set_nodelay(true)?;
-                SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
-                match &endpoint.tls {
-                    Some(tls) => Self::Tls(Box::new(shake_hands(tls, host, stream).await?)),
-                    None => Self::Tcp(stream),
-                }
+    /// Speaks on `socket`, with the server of `endpoint`, with `tls` if it is TCP.
+    pub(super) async fn over(
+        socket: Parts,
+        endpoint: &Endpoint,
+        tls: Option<&Tls>,
+    ) -> io::Result<Self> {
+        Ok(match (socket, tls, &endpoint.address) {
+            (Parts::Tcp(stream), Some(tls), Address::Tcp { host, .. }) => {
+                Self::Tls(Box::new(shake_hands(tls, host, stream).await?))
             }
+            (Parts::Tcp(stream), ..) => Self::Tcp(stream),
             #[cfg(unix)]
-            Address::Unix { path } => Self::Unix(UnixStream::connect(path).await?),
-            #[cfg(not(unix))]
-            Address::Unix { .. } => return Err(io::ErrorKind::Unsupported.into()),
-            Address::Cluster { .. }
-            | Address::Memory { .. }
-            | Address::Quorum { .. }
-            | Address::Sentinel(_) => {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
+            (Parts::Unix(stream), ..) => Self::Unix(stream),
         })
     }
 
@@ -80,6 +70,31 @@ pub(super) enum Parts {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+}
+
+impl Parts {
+    /// Connects to the server of `endpoint`.
+    pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        Ok(match &endpoint.address {
+            Address::Tcp { host, port } => {
+                let addresses = lookup_host((host.as_str(), *port)).await;
+                let stream = first_of(addresses.map_err(explained_for_name)?).await?;
+                stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
+                Self::Tcp(stream)
+            }
+            #[cfg(unix)]
+            Address::Unix { path } => Self::Unix(UnixStream::connect(path).await?),
+            #[cfg(not(unix))]
+            Address::Unix { .. } => return Err(io::ErrorKind::Unsupported.into()),
+            Address::Cluster { .. }
+            | Address::Memory { .. }
+            | Address::Quorum { .. }
+            | Address::Sentinel(_) => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+        })
+    }
 }
 
 /// Shakes hands for TLS. A server without TLS reads the handshake as the beginning of a line, and waits for its end, so

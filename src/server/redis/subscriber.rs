@@ -1,15 +1,18 @@
 //! A connection that subscribes to channels, and asks for nothing else.
 
 use super::dialogue::Dialogue;
-use super::{Deliver, Incoming, link, wire};
+use super::renewal::successor;
+use super::{Deliver, Endpoint, Incoming, link, wire};
 use crate::faults;
 use crate::protocol::Failure;
+use crate::server::Credentials;
 use redis::{PushKind, Value};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
 
 /// A channel, and whether to subscribe or unsubscribe.
 pub(super) type Subscription = (Arc<str>, bool);
@@ -74,6 +77,104 @@ impl Subscriber {
         subscribed
     }
 
+    /// Does the same as [`Self::run`], on a new connection each time the login of the old one is due.
+    pub(super) async fn run_renewed<F>(
+        &mut self,
+        endpoint: &Endpoint,
+        open: impl Fn(Endpoint) -> F,
+        wanted: &mut UnboundedReceiver<Subscription>,
+        deliver: &Deliver,
+    ) -> Failure
+    where
+        F: Future<Output = Result<Dialogue, Failure>>,
+    {
+        let mut replaced = true;
+        loop {
+            let login = self.dialogue.login();
+            let next = async {
+                if !replaced {
+                    Credentials::pause().await;
+                }
+                successor(endpoint, &login, &open).await
+            };
+            let dialogue = tokio::select! {
+                Err(failure) = self.run(wanted, deliver) => return failure,
+                dialogue = next => dialogue,
+            };
+            let mut next = Self::new(dialogue, self.kind, self.check_after, self.patience);
+            replaced = next.subscribe_as(&self.state.subscribed, deliver).await.is_ok();
+            if replaced && let Err(failure) = self.replace(next, deliver).await {
+                return failure;
+            }
+        }
+    }
+
+    /// Subscribes to the channels that another connection has.
+    async fn subscribe_as(
+        &mut self,
+        channels: &BTreeSet<Arc<str>>,
+        deliver: &Deliver,
+    ) -> Result<(), Failure> {
+        let begun: Deliver = {
+            let deliver = Arc::clone(deliver);
+            // The manager knows of these subscriptions.
+            Arc::new(move |incoming| match incoming {
+                Incoming::Listening(_, true) => {}
+                other => deliver(other),
+            })
+        };
+        for channel in channels {
+            self.ask((Arc::clone(channel), true)).await?;
+            while self.state.asked.is_some() {
+                self.hear_next(&begun).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with `next`, which has subscribed to the same channels. So no message is missed; one may come twice.
+    async fn replace(&mut self, next: Self, deliver: &Deliver) -> Result<(), Failure> {
+        let mut old = std::mem::replace(self, next);
+        let asked = old.state.asked.take();
+        // What the old connection brings until it has unsubscribed was published before the new one had subscribed.
+        let messages: Deliver = {
+            let deliver = Arc::clone(deliver);
+            Arc::new(move |incoming| {
+                if let Incoming::Message(_) = incoming {
+                    deliver(incoming);
+                }
+            })
+        };
+        let _broken = old.drain(&messages).await;
+        match asked {
+            Some(subscription) => self.ask(subscription).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Delivers what comes until every subscription has ended.
+    async fn drain(&mut self, deliver: &Deliver) -> Result<(), Failure> {
+        if !self.state.subscribed.is_empty() {
+            self.dialogue.send(&wire::subscription(self.kind.command(false), &[])).await?;
+        }
+        while !self.state.subscribed.is_empty() {
+            self.hear_next(deliver).await?;
+        }
+        Ok(())
+    }
+
+    /// Handles the next thing that the server sends.
+    async fn hear_next(&mut self, deliver: &Deliver) -> Result<(), Failure> {
+        let heard = timeout(self.patience, self.dialogue.read()).await;
+        let value = heard.map_err(|_| self.silence())??;
+        self.state.hear(value, self.kind, deliver);
+        Ok(())
+    }
+
+    fn silence(&self) -> Failure {
+        Failure::Lost(format!("no answer within {} ms", self.patience.as_millis()))
+    }
+
     /// Delivers messages and carries `wanted` out until the connection breaks.
     pub(super) async fn run(
         &mut self,
@@ -111,8 +212,7 @@ impl Subscriber {
     /// The server has been silent. To subscribe again changes nothing, and every user may do it who has subscribed.
     async fn check(&mut self) -> Result<(), Failure> {
         if self.state.asked.is_some() {
-            let ms = self.patience.as_millis();
-            return Err(Failure::Lost(format!("no answer within {ms} ms")));
+            return Err(self.silence());
         }
         match self.state.subscribed.first() {
             Some(channel) => self.ask((Arc::clone(channel), true)).await,

@@ -17,10 +17,11 @@ pub(super) use introduction::{
     probe_commands, server_time,
 };
 pub(super) use login::{
-    NAMING_COMMANDS, NOT_RESP, is_without_resp3, login, stranger, subscription, value,
+    NAMING_COMMANDS, NOT_RESP, auth, is_without_resp3, login, stranger, subscription, value,
 };
 pub(in crate::server) use plain::write_plain;
 pub(crate) use plain::{Plain, taken, taken_at_once};
 pub(super) use refusal::{
-    brief, error_reply, failure, forbidden_to_a_script, is_about_the_command, lasting, refused,
+    brief, error_reply, failure, forbidden_to_a_script, is_about_the_command, is_login, lasting,
+    refused,
 };

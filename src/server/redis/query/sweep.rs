@@ -166,6 +166,7 @@ fn settled_slots(nodes: &str) -> Option<Vec<u16>> {
 mod tests {
     use super::*;
     use crate::protocol::SLOTS;
+    use crate::server::Credentials;
 
     const HALF: u16 = SLOTS / 2;
 
@@ -174,8 +175,7 @@ mod tests {
         let server = Endpoint {
             address: Address::Memory { name: String::new() },
             tls: None,
-            username: None,
-            password: None,
+            credentials: Credentials::fixed(None, None),
             db: 0,
             client_name: String::new(),
             channels: Vec::new(),

@@ -1,8 +1,7 @@
 //! The first commands of a connection, and what its first bytes say about the server.
 
-use super::super::Endpoint;
 use crate::protocol::{Failure, Refusal};
-use crate::server::Resp;
+use crate::server::{Login, Resp};
 use redis::{Cmd, Pipeline, Value};
 use std::sync::Arc;
 
@@ -44,27 +43,34 @@ pub(in crate::server::redis) fn value(frame: &[u8]) -> Result<Value, Failure> {
 pub(in crate::server::redis) const NAMING_COMMANDS: usize = 2;
 
 /// The first commands of a connection. Servers may not know the last ones.
-pub(in crate::server::redis) fn login(endpoint: &Endpoint, resp: Resp) -> Pipeline {
+pub(in crate::server::redis) fn login(login: &Login, resp: Resp) -> Pipeline {
     let mut pipeline = Pipeline::new();
-    let Endpoint { username, password, .. } = endpoint;
-    match (resp, password) {
+    match (resp, &login.password) {
         (Resp::Three, None) => {
             pipeline.cmd("HELLO").arg(3);
         }
         (Resp::Three, Some(password)) => {
-            let username = username.as_deref().unwrap_or("default");
+            let username = login.username.as_deref().unwrap_or("default");
             pipeline.cmd("HELLO").arg(3).arg("AUTH").arg(username).arg(password);
         }
-        (Resp::Two, None) => {}
-        // Without a user in the form that is older than users.
-        (Resp::Two, Some(password)) => {
-            pipeline.cmd("AUTH").arg(username).arg(password);
+        (Resp::Two, _) => {
+            if let Some(auth) = auth(login) {
+                pipeline.add_command(auth);
+            }
         }
     }
     for (field, text) in [("LIB-NAME", "holdfast"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         pipeline.cmd("CLIENT").arg("SETINFO").arg(field).arg(text);
     }
     pipeline
+}
+
+/// The command that logs a connection in, without a user in the form that is older than users; none without a password.
+pub(in crate::server::redis) fn auth(login: &Login) -> Option<Cmd> {
+    let password = login.password.as_ref()?;
+    let mut command = redis::cmd("AUTH");
+    command.arg(&login.username).arg(password);
+    Some(command)
 }
 
 /// The command that changes the subscriptions to `channels`.

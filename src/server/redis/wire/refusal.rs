@@ -57,6 +57,11 @@ pub(in crate::server) fn lasting(failure: &Failure) -> Option<&Refusal> {
     }
 }
 
+/// Whether a server has refused a login, or wants one.
+pub(in crate::server) fn is_login(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(refusal) if refusal.is_login())
+}
+
 /// Whether an error says that a command may not run at all. Others are about its arguments, about the key (another
 /// server may have it, or the user has no right to it), or about the state of the server.
 pub(in crate::server) fn is_about_the_command(error: &str) -> bool {

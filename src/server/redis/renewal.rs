@@ -1,0 +1,53 @@
+//! Connections whose login does not last: they log in again before it ends.
+
+use super::dialogue::{Dialogue, in_time};
+use super::{Deliver, Endpoint, Incoming};
+use crate::protocol::Failure;
+use crate::server::{Credentials, Login};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Has the connection that `login` has opened log in again, each time its login is due. A server that refuses the new
+/// login leaves the connection as it was, so it is asked for once more.
+pub(super) async fn renew(endpoint: Endpoint, mut login: Arc<Login>, deliver: Deliver) {
+    let mut refused: Option<Arc<Login>> = None;
+    loop {
+        let patience = endpoint.connect_timeout;
+        let next = endpoint.credentials.next(&login, refused.as_deref(), patience).await;
+        let (tell, told) = oneshot::channel();
+        deliver(Incoming::Login(Arc::clone(&next), tell));
+        match told.await {
+            Ok(Ok(())) => (login, refused) = (next, None),
+            Ok(Err(_)) => {
+                refused = Some(next);
+                Credentials::pause().await;
+            }
+            // The connection has ended.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Another connection beside the one that `login` has opened, once its login is due: in RESP2 a connection that has
+/// subscribed cannot log in again.
+pub(super) async fn successor<F>(
+    endpoint: &Endpoint,
+    login: &Arc<Login>,
+    open: impl Fn(Endpoint) -> F,
+) -> Dialogue
+where
+    F: Future<Output = Result<Dialogue, Failure>>,
+{
+    let mut refused: Option<Arc<Login>> = None;
+    loop {
+        let patience = endpoint.connect_timeout;
+        let next = endpoint.credentials.next(login, refused.as_deref(), patience).await;
+        let credentials = Credentials::Fixed(Arc::clone(&next));
+        let server = Endpoint { credentials, ..endpoint.clone() };
+        if let Ok(dialogue) = in_time(endpoint, open(server)).await {
+            return dialogue;
+        }
+        refused = Some(next);
+        Credentials::pause().await;
+    }
+}

@@ -1,0 +1,119 @@
+/** Passwords that change while locks are held and waited for. */
+
+import assert from 'node:assert/strict';
+import type { ConnectOptions, ConnectTarget, Credentials } from 'holdfast';
+import { connect } from '../support/holdfast.js';
+import type { RedisServer } from '../support/server.js';
+import { sleep, until } from '../support/wait.js';
+
+/** The ACL user of these tests. The default user is the admin's. */
+export const USER = 'app';
+
+/** A password that changes on some servers. */
+export class Rotation {
+  #count = 0;
+  /** How often it was asked for. */
+  asked = 0;
+
+  constructor(
+    readonly servers: readonly RedisServer[],
+    /** How long each answer is valid, in ms; as long as the password is, by default. */
+    readonly validFor?: number,
+  ) {}
+
+  get password(): string {
+    return `s3cret-${this.#count}`;
+  }
+
+  readonly credentials = async (): Promise<Credentials> => {
+    this.asked += 1;
+    await sleep(1);
+    const { password, validFor } = this;
+    return {
+      username: USER,
+      password,
+      ...(validFor === undefined ? {} : { expiresAt: Date.now() + validFor }),
+    };
+  };
+
+  /** Makes the user, who may do everything. */
+  async begin(): Promise<this> {
+    await this.#set('reset', 'on', '~*', '&*', '+@all', `>${this.password}`);
+    return this;
+  }
+
+  /** From now on another password is valid, and no other. */
+  async change(): Promise<void> {
+    this.#count += 1;
+    await this.#set('resetpass', `>${this.password}`);
+  }
+
+  /** Closes the user's connections. */
+  async kill(): Promise<void> {
+    await Promise.all(
+      this.servers.map(({ admin }) => admin.call('CLIENT', 'KILL', 'USER', USER).catch(() => 0)),
+    );
+  }
+
+  async #set(...rules: readonly string[]): Promise<void> {
+    await Promise.all(
+      this.servers.map(({ admin }) => admin.call('ACL', 'SETUSER', USER, ...rules)),
+    );
+  }
+}
+
+export interface Scale {
+  readonly held: number;
+  readonly waiters: number;
+  readonly rotations: number;
+  /** The time between two rotations, in ms. */
+  readonly pause: number;
+}
+
+/**
+ * Locks are held and waited for while the password changes again and again, each time with the end of all connections.
+ * Nothing is lost, and each waiter gets its lock.
+ */
+export async function survives(
+  rotation: Rotation,
+  target: ConnectTarget,
+  options: ConnectOptions,
+  { held, waiters, rotations, pause }: Scale,
+): Promise<void> {
+  const { credentials } = rotation;
+  const login = { credentials, ttl: 5_000, connectTimeout: 5_000, ...options };
+  const [holder, waiter] = await Promise.all([connect(target, login), connect(target, login)]);
+  try {
+    const lost: string[] = [];
+    for (const locks of [holder, waiter]) {
+      locks.on('lost', (lock) => lost.push(lock.name));
+      locks.on('warning', () => {});
+    }
+    const names = Array.from({ length: held }, (_, i) => `held-${i}`);
+    const locks = await Promise.all(names.map((name) => holder.acquire(name)));
+    const waiting = names
+      .slice(0, waiters)
+      .map((name) => waiter.acquire(name, { wait: Number.POSITIVE_INFINITY }));
+    for (const each of waiting) each.catch(() => {});
+    await until(() => waiter.stats().waiting === waiters, 'the waiters');
+    let next = 0;
+    for (let i = 0; i < rotations; i++) {
+      await rotation.change();
+      await rotation.kill();
+      if (i % 3 === 0 && next < waiters) {
+        // A waiter gets its lock in the middle of it.
+        await locks[next]?.release();
+        await waiting[next];
+        next += 1;
+      }
+      await sleep(pause);
+    }
+    assert.deepEqual(lost, []);
+    for (const lock of locks.slice(next)) assert.ok(lock.held, lock.name);
+    await Promise.all(locks.map((lock) => lock.release()));
+    await Promise.all((await Promise.all(waiting)).map((lock) => lock.release()));
+    assert.deepEqual(lost, []);
+  } finally {
+    await Promise.all([holder.close(), waiter.close()]);
+  }
+}
