@@ -23,6 +23,7 @@ const LONG = [
   'behaviour/conformance/runtimes', // Bun and Deno
   'behaviour/lifecycle/worker', // workers that come and go for a minute
   'behaviour/waiting/wakeups',
+  'connect/rotations-full', // a minute for each kind of target
   'faults/torture/campaign',
   'faults/torture/histories',
   'package/', // runtimes, package managers, bundlers, frameworks

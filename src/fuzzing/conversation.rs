@@ -72,8 +72,7 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
     let one = Endpoint {
         address: Address::Unix { path },
         tls: None,
-        username: None,
-        password: (choice & 16 != 0).then(|| "s3cret".to_owned()),
+        credentials: Credentials::fixed(None, (choice & 16 != 0).then(|| "s3cret".to_owned())),
         db: u32::from(choice & 32 != 0),
         client_name: "holdfast".to_owned(),
         channels: vec![notices("c"), inbox("c")],

@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_late_answer_is_not_waited_for_if_there_is_an_earlier_one() {
         let (asked, _) = asked();
         asked.answer(Ok(login("a")), false);
@@ -324,7 +324,7 @@ mod tests {
         let credentials = Credentials::Asked(Arc::clone(&asked));
         let refused = login("a");
         let late = async {
-            sleep(Duration::from_secs(2)).await;
+            sleep(LATE_AFTER).await;
             asked.answer(Ok(login("b")), false);
         };
         let (other, ()) = tokio::join!(credentials.instead_of(&refused, PATIENCE), late);

@@ -33,12 +33,16 @@ async function manager(target: ConnectTarget, options: ConnectOptions = {}): Pro
 }
 
 /** What the servers of a manager have in common: all of them must agree. */
-function allowed(locks: LockManager): Omit<ServerAbilities, 'server' | 'compareAndDelete'> {
+function allowed(
+  locks: LockManager,
+): Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused'> {
   const { servers } = locks.stats();
   assert.ok(servers.length > 0, 'no server');
-  const [first, ...others] = servers.map(({ server: _, compareAndDelete: __, ...rest }) => rest);
+  const [first, ...others] = servers.map(
+    ({ server: _, compareAndDelete: __, refused: ___, ...rest }) => rest,
+  );
   for (const other of others) assert.deepEqual(other, first);
-  return first as Omit<ServerAbilities, 'server' | 'compareAndDelete'>;
+  return first as Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused'>;
 }
 
 const ALL = { protocol: 2, clock: true, pubsub: true, plainCommands: true } as const;

@@ -76,8 +76,15 @@ test('stats counts what was done, and tells what is under way', async () => {
     oldestHold: 0,
     renewals: 0,
   });
-  const { server: name, protocol, compareAndDelete: _native, ...allowed } = servers[0] ?? {};
+  const {
+    server: name,
+    protocol,
+    compareAndDelete: _native,
+    refused,
+    ...allowed
+  } = servers[0] ?? {};
   assert.deepEqual([name, protocol], [`127.0.0.1:${server.port}`, 3]);
+  assert.equal(refused, null);
   assert.deepEqual(allowed, { clock: true, pubsub: true, plainCommands: true });
   assert.ok(handOffs.every(({ count }) => count === 0));
   assert.deepEqual(handOffs.at(-1)?.upTo, Number.POSITIVE_INFINITY);
