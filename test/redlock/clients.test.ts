@@ -203,14 +203,8 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
     /TLS either with the Sentinels or with the master/,
   ],
   [
-    'credentials of a service',
-    () => {
-      const credentialsProvider = {
-        type: 'async-credentials-provider' as const,
-        credentials: async () => ({ password: 'x' }),
-      };
-      return createClient({ credentialsProvider });
-    },
+    'credentials of an unknown kind',
+    () => createClient({ credentialsProvider: { type: 'another' } as never }),
     /"credentialsProvider" of the node-redis client/,
   ],
   [
@@ -235,6 +229,24 @@ for (const [what, open, names] of REFUSED) {
     assert.throws(() => new Redlock([client]), /or give locks a connection of their own/);
   });
 }
+
+test('clients with credentials of a service: one, and a quorum', async () => {
+  const servers = await RedisServer.startSeveral(3, { password: PASSWORD });
+  try {
+    const credentials = async () => ({ username: 'default', password: PASSWORD });
+    const credentialsProvider = { type: 'async-credentials-provider', credentials } as const;
+    const open = ({ url }: RedisServer) => connected(createClient({ url, credentialsProvider }));
+    await findsLock((await open(servers[0] as RedisServer)) as unknown as Reader);
+    const clients = await Promise.all(servers.map(open));
+    const redlock = new Redlock(clients as unknown as Client[], { retryCount: 0 });
+    const lock = await redlock.acquire(['tea'], 60_000);
+    for (const client of clients) assert.equal(await client.get('tea'), lock.value);
+    await lock.release();
+    await redlock.quit();
+  } finally {
+    await Promise.all(servers.map((each) => each.stop()));
+  }
+});
 
 const DIFFERENT: readonly [what: string, options: object, names: RegExp][] = [
   ['another keyPrefix', { keyPrefix: 'b:' }, /client 2 of 3 has another keyPrefix/],
