@@ -176,15 +176,8 @@ pub struct ServerAbilities {
 
 impl From<Abilities> for ServerAbilities {
     fn from(abilities: Abilities) -> Self {
-        let Abilities {
-            server,
-            resp,
-            clock,
-            pubsub,
-            plain_commands,
-            compare_and_delete,
-            refused,
-        } = abilities;
+        let Abilities { server, resp, clock, pubsub, plain_commands, compare_and_delete, refused } =
+            abilities;
         Self {
             server,
             protocol: match resp {

@@ -141,7 +141,8 @@ impl QuorumOptions {
             longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
         };
         let servers = self.servers.into_iter();
-        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout, tls, asked));
+        let servers =
+            servers.map(|server| server.endpoint(client_name, connect_timeout, tls, asked));
         Address::Quorum { servers: servers.collect(), settings }
     }
 }

@@ -208,12 +208,12 @@ impl Asked {
         let mut answers = self.answers.subscribe();
         let count = answers.borrow_and_update().count;
         self.begin(patience);
-        let lost = || Failure::Lost("nobody answers for the login".to_owned());
+        let unanswered = || Failure::Lost("nobody answers for the login".to_owned());
         let answers = answers.wait_for(|answers| answers.count != count).await;
-        let answers = answers.map_err(|_| lost())?;
+        let answers = answers.map_err(|_| unanswered())?;
         match (&answers.failure, &answers.last) {
             (Some(why), _) => Err(Failure::Lost(why.clone())),
-            (None, last) => last.clone().ok_or_else(lost),
+            (None, last) => last.clone().ok_or_else(unanswered),
         }
     }
 

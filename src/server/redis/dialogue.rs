@@ -209,6 +209,8 @@ fn lost(error: &std::io::Error) -> Failure {
     Failure::Lost(error.to_string())
 }
 
+const UNANSWERED: &str = ": the function that gives the login has not answered";
+
 /// Applies the connect timeout.
 pub(super) async fn in_time<T>(
     endpoint: &Endpoint,
@@ -216,14 +218,11 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, Failure> {
     let limit = endpoint.connect_timeout;
     tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
-        // A server without TLS reads the handshake as the beginning of a line, and waits for its end.
         let hint = match &endpoint.tls {
+            _ if endpoint.credentials.is_asking() => UNANSWERED,
+            // A server without TLS reads the handshake as the beginning of a line, and waits for its end.
             Some(_) => NO_TLS_HINT,
             None => "",
-        };
-        let hint = match endpoint.credentials.is_asking() {
-            true => ": the function that gives the login has not answered",
-            false => hint,
         };
         Err(Failure::Lost(format!("no connection within {} ms{hint}", limit.as_millis())))
     })
