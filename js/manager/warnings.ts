@@ -37,6 +37,12 @@ export function warningOf(notice: number, server: string, text: string): Warning
         `scripts on ${server} may not read its clock: ${text}; ${advice}`,
       );
     }
+    case NoticeCode.LoginNotRenewed: {
+      const advice =
+        'open connections stay until the server ends them, and ask again every second: see to the function that gives the login, and to the ACL user';
+      const message = `a login to ${server} expires and could not be renewed: ${text}; ${advice}`;
+      return { code: 'WARN_LOCK_LOGIN', message, subject: `login ${server}` };
+    }
     case NoticeCode.SameServer: {
       const advice =
         'which therefore has two votes: a quorum is safe only on servers that fail independently';

@@ -8,7 +8,8 @@ use super::{Caller, Core, Mail, Reader, Shared, Submission, Thread, Watch};
 use crate::faults::{self, OnPanic};
 use crate::keeper;
 use crate::machine::{
-    Command, Config, Effect, Event, Machine, NodeId, OpId, Outcome, Protocol, Quorum, Routes,
+    Command, Config, Effect, Event, Machine, NodeId, Notice, OpId, Outcome, Protocol, Quorum,
+    Routes,
 };
 use crate::protocol::query::Question;
 use crate::protocol::{DEFECT, Failure, Mono, ServerTime};
@@ -302,6 +303,12 @@ impl State {
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Probed(probe, sent) => Event::Probed { probe, sent },
             Incoming::Message(message) => Event::Message(message),
+            Incoming::LoginNotRenewed(why) => {
+                // The machine need not know: the connection stays.
+                self.caller.tell(Notice::LoginNotRenewed(why));
+                self.reported = true;
+                return;
+            }
             Incoming::Login(login, told) => {
                 if let Some(connection) = &mut self.peer(node).connection {
                     connection.log_in(&login, told);

@@ -263,6 +263,8 @@ pub enum Notice {
     Disconnected(String),
     /// The lost connection is not made again: the server refuses the login. Its name, empty for the only one, and its words.
     LoginRefused(String, Refusal),
+    /// The login of a connection is about to end, and could not be renewed yet: why. Not a machine's.
+    LoginNotRenewed(String),
     /// The connection is up again.
     Reconnected,
     /// Locks are less safe on a server than they could be. With each connection to it.

@@ -130,6 +130,8 @@ pub enum NoticeCode {
     /// The lost connection is not made again, since the server refuses the login: the server of a quorum, a line break, and
     /// the answer.
     LoginRefused = 9,
+    /// The login of a connection is about to end, and could not be renewed yet: why.
+    LoginNotRenewed = 10,
 }
 
 /// The reason of a loss.
@@ -421,6 +423,7 @@ pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
         Notice::LoginRefused(name, refusal) => {
             (NoticeCode::LoginRefused, format!("{name}\n{refusal}"))
         }
+        Notice::LoginNotRenewed(why) => (NoticeCode::LoginNotRenewed, why),
         Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
         Notice::SameServer(names) => (NoticeCode::SameServer, names),
         Notice::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),

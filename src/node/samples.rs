@@ -86,6 +86,7 @@ fn notices() -> Vec<Notice> {
         Notice::ClockDenied(text()),
         Notice::Disconnected(text()),
         Notice::LoginRefused(text(), Refusal { code: "CODE".to_owned(), detail: text() }),
+        Notice::LoginNotRenewed(text()),
         Notice::Reconnected,
         Notice::SameServer(text()),
         Notice::Risk(Risk::Eviction(text())),

@@ -117,16 +117,18 @@ impl Credentials {
         Ok((!login.is_same(refused)).then_some(login))
     }
 
-    /// The login that follows `login`, as soon as that is due. `refused`: what a server has refused meanwhile.
+    /// The login that follows `login`, as soon as that is due. `refused`: what a server has refused meanwhile. `failed` gets
+    /// why there is none yet.
     pub(super) async fn next(
         &self,
         login: &Arc<Login>,
         refused: Option<&Login>,
         patience: Duration,
+        failed: impl Fn(String),
     ) -> Arc<Login> {
         match self {
             Self::Fixed(_) => std::future::pending().await,
-            Self::Asked(asked) => asked.next(login, refused, patience).await,
+            Self::Asked(asked) => asked.next(login, refused, patience, failed).await,
         }
     }
 
@@ -259,6 +261,7 @@ impl Asked {
         login: &Arc<Login>,
         refused: Option<&Login>,
         patience: Duration,
+        failed: impl Fn(String),
     ) -> Arc<Login> {
         let mut login = Arc::clone(login);
         loop {
@@ -275,7 +278,12 @@ impl Asked {
                 Ok(Ok(next)) if !next.is_same(&login) => return next,
                 // It is valid for longer than was known, or is given out until its end.
                 Ok(Ok(same)) if !same.is_due() => login = same,
-                _ => sleep(RETRY_AFTER).await,
+                Ok(Ok(_)) => sleep(RETRY_AFTER).await,
+                Ok(Err(failure)) => {
+                    failed(failure.to_string());
+                    sleep(RETRY_AFTER).await;
+                }
+                Err(_) => failed("the function that gives the login has not answered".to_owned()),
             }
         }
     }
@@ -354,7 +362,7 @@ mod tests {
             tokio::task::yield_now().await;
             asked.answer(Ok(login("b")), true);
         };
-        let (next, ()) = tokio::join!(asked.next(&first, None, PATIENCE), offer);
+        let (next, ()) = tokio::join!(asked.next(&first, None, PATIENCE, drop), offer);
         assert_eq!(password(&next), "b");
     }
 

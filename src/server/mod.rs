@@ -33,6 +33,8 @@ pub(crate) enum Incoming {
     Disconnected(String),
     /// A subscription to a shard channel began or ended.
     Listening(Arc<str>, bool),
+    /// The login of the connection is due, and could not be renewed yet.
+    LoginNotRenewed(String),
     /// The connection must log in again; the sender gets what the server says.
     Login(Arc<Login>, oneshot::Sender<Result<(), Refusal>>),
     /// The answer to a server probe, and when the probe was sent.

@@ -223,10 +223,14 @@ test('credentials: an open connection outlives a function that fails', async () 
   locks.on('disconnect', () => {
     gone += 1;
   });
+  const warnings: string[] = [];
+  locks.on('warning', ({ code, message }) => warnings.push(`${code} ${message}`));
   const lock = await locks.acquire('a', { ttl: 2_000 });
   fails = true;
   await until(() => failed >= 3, 'the function to fail');
   await lock.extend();
+  assert.equal(warnings.length, 1);
+  assert.match(String(warnings), /^WARN_LOCK_LOGIN .*function credentials failed: no vault/);
   fails = false;
   const { asked } = rotation;
   const logins = await loginsOf(server);

@@ -1,5 +1,5 @@
-/** Passwords that change ten times; `rotations-full.test.ts` has the long form. */
+/** Passwords that change ten times; the files of `rotations-full` have the long form. */
 
-import { rotations } from './rotations.js';
+import { KINDS, rotations } from './rotations.js';
 
-rotations({ held: 100, waiters: 20, rotations: 10, pause: 200 });
+for (const kind of KINDS) rotations(kind, { held: 100, waiters: 20, rotations: 10, pause: 200 });

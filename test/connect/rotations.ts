@@ -14,12 +14,12 @@ interface Place {
   stop(): Promise<unknown>;
 }
 
-const PLACES: Readonly<Record<string, (args: readonly string[]) => Promise<Place>>> = {
-  'one server': async (args) => {
+const PLACES = {
+  'one server': async (args: readonly string[]): Promise<Place> => {
     const server = await RedisServer.start({ args });
     return { target: server.url, servers: [server], stop: () => server.stop() };
   },
-  Cluster: async (args) => {
+  Cluster: async (args: readonly string[]): Promise<Place> => {
     const cluster = await Cluster.start({ args });
     return {
       target: { cluster: cluster.urls },
@@ -27,12 +27,12 @@ const PLACES: Readonly<Record<string, (args: readonly string[]) => Promise<Place
       stop: () => cluster.stop(),
     };
   },
-  Sentinels: async (args) => {
+  Sentinels: async (args: readonly string[]): Promise<Place> => {
     const deployment = await Sentinels.start({ args });
     const { target, servers, sentinels } = deployment;
     return { target, servers: [...servers, ...sentinels], stop: () => deployment.stop() };
   },
-  quorum: async (args) => {
+  quorum: async (args: readonly string[]): Promise<Place> => {
     const servers = await RedisServer.startSeveral(3, { args });
     const stop = () => Promise.all(servers.map((server) => server.stop()));
     const options = { longestLease: 0 };
@@ -46,23 +46,28 @@ after(async () => {
   for (const end of ended) await end();
 });
 
-/** A test for each kind of target and each protocol. */
-export function rotations(scale: Scale): void {
-  for (const [kind, start] of Object.entries(PLACES)) {
-    for (const [protocol, args] of [
-      ['RESP3', []],
-      ['RESP2', ['--rename-command', 'HELLO', '']],
-    ] as const) {
-      test(`rotation: ${kind}, ${protocol}: nothing is lost`, async () => {
-        const place = await start(args);
-        ended.push(() => place.stop());
-        // So that open connections also log in again.
-        const rotation = await new Rotation(place.servers, scale.pause * 3).begin();
-        const { target, options = {} } = place;
-        const own = kind === 'Sentinels' ? { sentinelCredentials: rotation.credentials } : {};
-        await survives(rotation, { ...spread(target), ...own } as ConnectTarget, options, scale);
-      });
-    }
+export type Kind = keyof typeof PLACES;
+
+export const KINDS = Object.keys(PLACES) as readonly Kind[];
+
+/** A minute for each protocol. */
+export const FULL: Scale = { held: 1_000, waiters: 100, rotations: 60, pause: 1_000 };
+
+/** A test for each protocol on this kind of target. */
+export function rotations(kind: Kind, scale: Scale): void {
+  for (const [protocol, args] of [
+    ['RESP3', []],
+    ['RESP2', ['--rename-command', 'HELLO', '']],
+  ] as const) {
+    test(`rotation: ${kind}, ${protocol}: nothing is lost`, async () => {
+      const place = await PLACES[kind](args);
+      ended.push(() => place.stop());
+      // So that open connections also log in again.
+      const rotation = await new Rotation(place.servers, scale.pause * 3).begin();
+      const { target, options = {} } = place;
+      const own = kind === 'Sentinels' ? { sentinelCredentials: rotation.credentials } : {};
+      await survives(rotation, { ...spread(target), ...own } as ConnectTarget, options, scale);
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 //! Connections that come and go, and the data behind them.
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
-use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Protocol, Wait};
+use crate::machine::{Command, Config, Event, Machine, Notice, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Failure, Refusal, Reply};
 
 fn refused(code: &str) -> Failure {
@@ -189,6 +189,41 @@ fn reconnecting_backs_off() {
     assert!(pauses[0] <= ms(100));
     assert!(pauses.iter().all(|pause| *pause <= ms(1_000)));
     assert!(pauses[7] >= ms(500), "{pauses:?}");
+}
+
+#[test]
+fn a_login_that_is_refused_later_ends_who_waits_and_no_lease() {
+    for code in ["WRONGPASS", "NOAUTH", "NOPERM"] {
+        let mut world = World::connected();
+        let held = world.acquire(60_000, Wait::Never);
+        world.settle();
+        let (lease, _) = world.lease(held);
+        let waiting = world.acquire(10_000, Wait::Forever);
+        world.settle();
+        world.event(Event::Disconnected("gone".to_owned()));
+        let extending = world.command(Command::Extend { lease, ttl: None });
+        let Failure::Refused(refusal) = refused(code) else { panic!() };
+        world.notices.clear();
+        for _ in 0..2 {
+            world.event(Event::ConnectFailed(refused(code)));
+        }
+        let outcome = Outcome::Server { refusal: refusal.clone(), key: None };
+        assert_eq!(world.outcome(waiting), Some(&outcome));
+        assert_eq!(world.outcome(extending), Some(&outcome));
+        assert_eq!(world.notices, [Notice::LoginRefused(String::new(), refusal)]);
+        world.connect();
+        world.settle();
+        assert!(world.lost.is_empty(), "{:?}", world.lost);
+    }
+}
+
+#[test]
+fn a_refusal_that_passes_lets_who_waits_wait() {
+    let mut world = World::connected();
+    world.event(Event::Disconnected("gone".to_owned()));
+    let waiting = world.acquire(10_000, Wait::Forever);
+    world.event(Event::ConnectFailed(refused("LOADING")));
+    assert_eq!(world.outcome(waiting), None);
 }
 
 /// A manager that connects for the first time, with a patience of three seconds.

@@ -13,13 +13,17 @@ pub(super) async fn renew(endpoint: Endpoint, mut login: Arc<Login>, deliver: De
     let mut refused: Option<Arc<Login>> = None;
     loop {
         let patience = endpoint.connect_timeout;
-        let next = endpoint.credentials.next(&login, refused.as_deref(), patience).await;
+        let failed = |why| deliver(Incoming::LoginNotRenewed(why));
+        let next = endpoint.credentials.next(&login, refused.as_deref(), patience, failed).await;
         let (tell, told) = oneshot::channel();
         deliver(Incoming::Login(Arc::clone(&next), tell));
         match told.await {
             Ok(Ok(())) => (login, refused) = (next, None),
-            Ok(Err(_)) => {
-                refused = Some(next);
+            Ok(Err(refusal)) => {
+                // The first time it may have changed since it was asked for.
+                if refused.replace(next).is_some() {
+                    deliver(Incoming::LoginNotRenewed(refusal.to_string()));
+                }
                 Credentials::pause().await;
             }
             // The connection has ended.
@@ -29,7 +33,7 @@ pub(super) async fn renew(endpoint: Endpoint, mut login: Arc<Login>, deliver: De
 }
 
 /// Another connection beside the one that `login` has opened, once its login is due: in RESP2 a connection that has
-/// subscribed cannot log in again.
+/// subscribed cannot log in again. The connection for requests tells what fails.
 pub(super) async fn successor<F>(
     endpoint: &Endpoint,
     login: &Arc<Login>,
@@ -41,7 +45,7 @@ where
     let mut refused: Option<Arc<Login>> = None;
     loop {
         let patience = endpoint.connect_timeout;
-        let next = endpoint.credentials.next(login, refused.as_deref(), patience).await;
+        let next = endpoint.credentials.next(login, refused.as_deref(), patience, drop).await;
         let credentials = Credentials::Fixed(Arc::clone(&next));
         let server = Endpoint { credentials, ..endpoint.clone() };
         if let Ok(dialogue) = in_time(endpoint, open(server)).await {

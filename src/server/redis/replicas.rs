@@ -83,7 +83,7 @@ async fn watch(
         let patience = endpoint.connect_timeout;
         tokio::select! {
             count = waiting.recv_many(&mut grants, usize::MAX) => if count == 0 { return },
-            next = endpoint.credentials.next(&login, refused.as_deref(), patience) => {
+            next = endpoint.credentials.next(&login, refused.as_deref(), patience, drop) => {
                 match connection.dialogue.log_in_again(&next).await {
                     Ok(()) => refused = None,
                     Err(Failure::Refused(_)) => {

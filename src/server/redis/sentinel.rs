@@ -241,7 +241,7 @@ impl Watch {
         }
         let login = dialogue.login();
         let Endpoint { credentials, connect_timeout, .. } = &self.sentinel;
-        let mut renewal = pin!(credentials.next(&login, None, *connect_timeout));
+        let mut renewal = pin!(credentials.next(&login, None, *connect_timeout, drop));
         loop {
             let push = tokio::select! {
                 push = dialogue.read() => push,
