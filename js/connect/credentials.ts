@@ -8,8 +8,10 @@ import { argumentError } from '../base/errors.js';
  *
  * @example
  * ```ts
- * const credentials = (): Credentials => ({ username: 'default', password: process.env.REDIS_PASSWORD ?? '' })
- * const locks = await connect('redis://127.0.0.1:6379', { credentials })
+ * import { type Credentials, connect } from 'holdfast'
+ *
+ * const credentials = (): Credentials => ({ username: 'app', password: process.env.REDIS_PASSWORD ?? '' })
+ * await connect('redis://127.0.0.1:6379', { credentials }).catch((error) => console.error(error.message))
  * ```
  */
 export interface Credentials {
@@ -36,6 +38,9 @@ export interface Credentials {
  *
  * @example
  * ```ts
+ * import { readFile } from 'node:fs/promises'
+ * import { type CredentialsSource, connect } from 'holdfast'
+ *
  * const secret: CredentialsSource = async () => ({ password: await readFile('/run/secrets/redis', 'utf8') })
  * await connect('redis://127.0.0.1:6379', { credentials: secret }).catch((error) => console.error(error.message))
  * ```
@@ -53,9 +58,19 @@ export type CredentialsSource =
       readonly type: 'streaming-credentials-provider';
       /** Gives the first credentials, and what ends the subscription. */
       subscribe(listener: {
+        /** Takes the next credentials. */
         onNext(credentials: BasicCredentials): void;
+        /** The stream has failed, and has ended. */
         onError(error: Error): void;
-      }): Promise<[BasicCredentials, { dispose(): void }]>;
+      }): Promise<
+        [
+          BasicCredentials,
+          {
+            /** Ends it. */
+            dispose(): void;
+          },
+        ]
+      >;
     };
 
 /**
@@ -63,13 +78,23 @@ export type CredentialsSource =
  *
  * @example
  * ```ts
+ * import type { BasicCredentials } from 'holdfast'
+ *
  * const basic: BasicCredentials = { username: 'app', password: 'secret' }
  * ```
  */
 export interface BasicCredentials {
-  /** The ACL user. */
+  /**
+   * The ACL user.
+   *
+   * @default the default user
+   */
   readonly username?: string | undefined;
-  /** The password. */
+  /**
+   * The password. Refused if it is left out.
+   *
+   * @default undefined
+   */
   readonly password?: string | undefined;
 }
 
@@ -78,6 +103,9 @@ export interface BasicCredentials {
  *
  * @example
  * ```ts
+ * import { readFile } from 'node:fs/promises'
+ * import type { LoginText } from 'holdfast'
+ *
  * const password: LoginText = async () => (await readFile('/run/secrets/redis', 'utf8')).trim()
  * ```
  */

@@ -65,7 +65,9 @@ async fn shake_hands(
         Some(replicas) => {
             let replication_id = probe.replication_id.clone();
             let deliver = Arc::clone(&deliver);
-            Some(ReplicaAcker::open(endpoint, replicas, replication_id, directory, deliver).await?)
+            let first = alike(endpoint, &dialogue);
+            let opened = (endpoint, &first);
+            Some(ReplicaAcker::open(opened, replicas, replication_id, directory, deliver).await?)
         }
     };
     let login = dialogue.login();
@@ -83,6 +85,11 @@ async fn shake_hands(
         link.set_channels(channels);
     }
     Ok((link, Welcome { probe, risks, denied, abilities }))
+}
+
+/// For another connection of the same manager: nobody is asked for its login again.
+fn alike(endpoint: &Endpoint, dialogue: &Dialogue) -> Endpoint {
+    Endpoint { credentials: Credentials::Fixed(dialogue.login()), ..endpoint.clone() }
 }
 
 async fn introduce(
@@ -157,7 +164,7 @@ async fn subscribe(
         (Resp::Three, None) => (None, None),
         (Resp::Three, Some(_)) => (None, dialogue.subscribe(&endpoint.channels).await?),
         (Resp::Two, _) => {
-            let (subscriber, refused) = messages::open(endpoint).await?;
+            let (subscriber, refused) = messages::open(&alike(endpoint, dialogue)).await?;
             (Some(subscriber), refused)
         }
     };

@@ -37,15 +37,15 @@ pub(super) struct ReplicaAcker {
 }
 
 impl ReplicaAcker {
-    /// Connects, and checks that the server knows WAIT and has this replication id.
+    /// Connects as `first` says, and later as `endpoint`, and checks that the server knows WAIT and has this replication id.
     pub(super) async fn open(
-        endpoint: &Endpoint,
+        (endpoint, first): (&Endpoint, &Endpoint),
         replicas: Replicas,
         replication_id: Option<String>,
         directory: &Arc<Directory>,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
-        let dialogue = Dialogue::open(endpoint).await?;
+        let dialogue = Dialogue::open(first).await?;
         let mut connection =
             WaitConnection { dialogue, replication_id, directory: Arc::clone(directory) };
         connection.ask(0, Duration::from_millis(1)).await?;
