@@ -98,11 +98,12 @@ export async function survives(
   const [holder, waiter] = await Promise.all([connect(target, login), connect(target, login)]);
   try {
     const lost: string[] = [];
+    let i = 0;
     for (const locks of [holder, waiter]) {
-      locks.on('lost', (lock) => lost.push(lock.name));
+      locks.on('lost', (lock, { reason }) => lost.push(`${i}: ${lock.name} ${reason}`));
       locks.on('warning', () => {});
     }
-    const names = Array.from({ length: held }, (_, i) => `held-${i}`);
+    const names = Array.from({ length: held }, (_, index) => `held-${index}`);
     const locks = await Promise.all(names.map((name) => holder.acquire(name)));
     const waiting = names
       .slice(0, waiters)
@@ -110,7 +111,7 @@ export async function survives(
     for (const each of waiting) each.catch(() => {});
     await until(() => waiter.stats().waiting === waiters, 'the waiters');
     let next = 0;
-    for (let i = 0; i < rotations; i++) {
+    for (; i < rotations; i++) {
       await rotation.change();
       await rotation.kill();
       if (i === 4) block(BLOCKED_MS);
