@@ -268,7 +268,15 @@ test('JavaScript reads a record of every loss, of every notice and of a heartbea
   const { LossCode, NoticeCode } = records;
   const losses = ['Adopted', 'Ended', 'Expired', 'MaxHold', 'Stalled', 'Stolen'];
   const notices = ['PubsubDenied', 'PlainCommandsDenied', 'ClockDenied', 'Disconnected'];
-  notices.push('LoginRefused', 'LoginNotRenewed', 'Reconnected', 'SameServer', 'Eviction', 'Forgets', 'Replica');
+  notices.push(
+    'LoginRefused',
+    'LoginNotRenewed',
+    'Reconnected',
+    'SameServer',
+    'Eviction',
+    'Forgets',
+    'Replica',
+  );
   assert.deepEqual(told, [
     ...losses.map((name) => ['lose', 3, 160, LossCode[name]]),
     ...notices.map((name) => ['notify', 3, NoticeCode[name]]),
