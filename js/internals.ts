@@ -5,7 +5,15 @@
  */
 
 /** @internal */
+export { refuse } from './base/http.js';
+/** @internal */
+export { adviceOnGone } from './base/label.js';
+/** @internal */
 export { RESERVED_SUFFIXES } from './base/names.js';
+/** @internal */
+export { slotTagOf } from './base/slots.js';
+/** @internal */
+export * as tokens from './base/tokens.js';
 /** @internal */
 export { prepare } from './connect/connect.js';
 /** @internal */
@@ -18,5 +26,9 @@ export { Holds } from './native/holds.js';
 export { openOperations } from './native/operations.js';
 /** @internal */
 export * as records from './native/records.js';
+/** @internal */
+export { listLocks, longestWait, nameOf, viewOf } from './operators/lock-views.js';
+/** @internal */
+export { Observer } from './operators/observer.js';
 /** @internal */
 export { survey } from './operators/survey.js';

@@ -91,3 +91,12 @@ test('an error made in the core has the frames of the caller', async () => {
     return true;
   });
 });
+
+test('an error that comes of another one keeps it as its cause', () => {
+  const cause = new Error('the first');
+  const { LockUnmarkedError, LockLoadError } = holdfast as unknown as Record<string, AnyError>;
+  assert.ok(LockUnmarkedError !== undefined && LockLoadError !== undefined);
+  const unmarked = new LockUnmarkedError('message', 'job', { slot: 's', result: 5, cause });
+  assert.equal(unmarked.cause, cause);
+  assert.equal(new LockLoadError('message', cause).cause, cause);
+});
