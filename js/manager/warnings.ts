@@ -103,8 +103,9 @@ export function nestedWarning(lock: string, advice: string, calls: string): Warn
   const otherwise =
     'ignore this if nothing under the request awaits the call, which gets the lock after it';
   const message = `a call waits for lock "${lock}": ${advice}; ${otherwise}; it was called\n${calls}`;
-  // Not for each lock: one line of code may ask for any number of them.
-  return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${calls}` };
+  // Not for each lock: one line of code may ask for any number of them, also by one `Promise.all`.
+  const place = calls.replace(/\(index \d+\)/g, '');
+  return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${place}` };
 }
 
 function warning(code: LockWarningCode, message: string): Warning {
