@@ -174,3 +174,35 @@ test('a place serves again, and what had it before ends no other hold', async ()
   );
   assert.equal(holds.size, 2);
 });
+
+test('a hold that ends while its holder is referred to weakly leaves nothing to be reported', async () => {
+  const holds = new Holds();
+  const noted: number[] = [];
+  const end = () => {
+    const holder = new Noted(0, noted);
+    holds.add(holder);
+    holds.findAbandoned(5_000);
+    assert.equal(holds.delete(holder), true);
+  };
+  end();
+  await look(holds, 5_000);
+  await look(holds, 5_000);
+  assert.deepEqual([noted, holds.abandoned, holds.size], [[], 0, 0]);
+  // The place serves another one, for which the old reference must not stand.
+  const next = new Noted(1, noted);
+  holds.add(next);
+  assert.equal(holds.find(1), next);
+  assert.deepEqual(holds.all(), [next]);
+});
+
+test('a place that is free is used before a new one, over and over', () => {
+  const holds = new Holds();
+  for (let lease = 0; lease < 1_000; lease++) {
+    const holder = new Noted(lease, []);
+    holds.add(holder);
+    assert.deepEqual([holder.place, holds.size], [0, 1]);
+    assert.equal(holds.delete(holder), true);
+    assert.equal(holds.delete(holder), false);
+  }
+  assert.equal(holds.size, 0);
+});
