@@ -55,7 +55,7 @@ const OPTIONS: readonly Case[] = [
     ['a', { expire: 5 }],
     'ERR_INVALID_ARG_TYPE',
     TypeError,
-    /no option "expire"; it has label, leaveToExpire, limit, maxHold, .*ttl/,
+    /no option "expire"; it has awaitRelease, label, leaveToExpire, limit, linger, maxHold, .*ttl/,
   ],
   [
     'a ttl of text',
