@@ -1,0 +1,71 @@
+/** What `connect` hands to the core: the defaults, and each option where it belongs. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+type Options = Readonly<Record<string, unknown>>;
+
+// It is internal: it is reached by path, past the package's exports.
+const { prepare } = require('../../../dist/internals.js') as {
+  prepare(
+    target: unknown,
+    options?: object,
+  ): { readonly checked: Options; readonly options: Options };
+};
+
+const URL = 'redis://user:secret@127.0.0.1:1/3';
+
+test('the defaults', () => {
+  const { checked, options } = prepare(URL);
+  const { ttl, wait, renew, stallTimeout, linger, prefix } = checked;
+  const expected = [10_000, 10_000, true, 30_000, 0, 'lock:'];
+  assert.deepEqual([ttl, wait, renew, stallTimeout, linger, prefix], expected);
+  const { commandTimeout, connectTimeout, lingerMax, clientName, db } = options;
+  assert.deepEqual(
+    [commandTimeout, connectTimeout, lingerMax, clientName, db],
+    [2_000, 5_000, 10_000, 'holdfast', 3],
+  );
+});
+
+test('the login of the options goes before that of the URL', () => {
+  const login = (options?: object) => {
+    const { username, password } = prepare(URL, options).options;
+    return [username, password];
+  };
+  assert.deepEqual(login(), ['user', 'secret']);
+  assert.deepEqual(login({ password: 'other' }), ['user', 'other']);
+  assert.deepEqual(login({ username: 'u', password: 'p' }), ['u', 'p']);
+});
+
+test('certificates are checked unless the caller says otherwise', () => {
+  const tls = (given?: object) => prepare('rediss://127.0.0.1:1', given).options['tls'];
+  assert.deepEqual(tls(), { rejectUnauthorized: true });
+  assert.deepEqual(tls({ tls: {} }), { rejectUnauthorized: true });
+  assert.deepEqual(tls({ tls: { rejectUnauthorized: false } }), { rejectUnauthorized: false });
+});
+
+test('a quorum waits out the longest lease, by default the own one', () => {
+  const servers = [1, 2, 3].map((port) => `redis://127.0.0.1:${port}`);
+  const quorum = (options?: object) => {
+    const { serverTimeout, longestLease } = prepare({ quorum: servers }, options).options[
+      'quorum'
+    ] as Options;
+    return [serverTimeout, longestLease];
+  };
+  assert.deepEqual(quorum(), [100, 10_000]);
+  assert.deepEqual(quorum({ ttl: 5_000 }), [100, 5_000]);
+  assert.deepEqual(quorum({ longestLease: 0, serverTimeout: 50 }), [50, 0]);
+});
+
+test('polling, replicas and lingering locks', () => {
+  const options = (given: object) => prepare(URL, given).options;
+  assert.deepEqual(options({ besideOldCode: { retryDelay: 200 } })['polling'], {
+    least: 100,
+    most: 300,
+  });
+  const exact = { besideOldCode: { retryDelay: 200, retryJitter: 0 } };
+  assert.deepEqual(options(exact)['polling'], { least: 200, most: 200 });
+  assert.equal(options({ replicas: 2 })['replicas'], 2);
+  assert.notEqual(options({ replicas: 'majority' })['replicas'], 2);
+  assert.equal(options({ lingerMax: 5 })['lingerMax'], 5);
+});
