@@ -226,3 +226,87 @@ test('methods are a list, in letters of any size', async (t) => {
   const key = randomUUID();
   assert.equal((await post(url, key)).digest, (await post(url, key)).digest);
 });
+
+test('by default POST and PATCH are handled once, and a MiB of an answer is stored', async (t) => {
+  let count = 0;
+  const app = express();
+  app.use(express.json(), expressIdempotency({ locks, store: memoryStore() }));
+  app.use((request: Request, response: Response) => {
+    const bytes = Number(request.url?.slice(1));
+    if (bytes > 0) response.end('x'.repeat(bytes));
+    else response.json({ count: ++count });
+  });
+  const url = await serve(t, app);
+  const free = () => until(async () => (await held()) === 0, 'the release of the lock');
+  const send = async (method: string, key: string, path = '') => {
+    const headers = { 'Idempotency-Key': key };
+    const response = await fetch(url + path, { method, headers });
+    const text = await response.text();
+    await free();
+    return response.status === 200 ? text : `${response.status}`;
+  };
+  for (const method of ['POST', 'PATCH', 'PUT', 'DELETE', 'GET']) {
+    const [first, second] = [await send(method, method), await send(method, method)];
+    assert.equal(first === second, ['POST', 'PATCH'].includes(method), method);
+  }
+  for (const [bytes, again] of [
+    [1_048_576, 'x'.repeat(1_048_576)],
+    [1_048_577, '409'],
+  ] as const) {
+    await send('POST', `${bytes}`, `${bytes}`);
+    assert.ok((await send('POST', `${bytes}`, `${bytes}`)) === again, `${bytes} bytes`);
+  }
+});
+
+test('by default the lock of a client that has gone is held for ten seconds', {
+  timeout: 30_000,
+}, async (t) => {
+  const delays: unknown[] = [];
+  const entered = new Promise<AbortController>((resolve) => {
+    const abort = new AbortController();
+    const url = onExpress(t, () => resolve(abort));
+    void url.then((where) => {
+      const headers = { 'Content-Type': 'application/json', 'Idempotency-Key': randomUUID() };
+      const { signal } = abort;
+      fetch(where, { method: 'POST', headers, body: '{}', signal }).catch(() => {});
+    });
+  });
+  const client = await entered;
+  const { setTimeout: own } = globalThis;
+  t.mock.method(globalThis, 'setTimeout', (...args: Parameters<typeof own>) => {
+    delays.push(args[1]);
+    return own(...args);
+  });
+  client.abort();
+  await until(() => delays.includes(10_000), 'the timer of the grace');
+  assert.equal(await held(), 1);
+  for (const { name } of (await locks.query()).held) await locks.forceRelease(name);
+});
+
+test('a lock that cannot be asked for is an error, and not the conflict of two requests', async (t) => {
+  const fails = () => Promise.reject(new Error('no server'));
+  const failing = { acquire: fails, tryAcquire: fails } as never;
+  for (const wait of [0, 1_000]) {
+    const url = await onExpress(t, () => assert.fail('not to run'), { locks: failing, wait });
+    const { status, text } = await post(url, randomUUID());
+    assert.deepEqual([status, JSON.parse(text)], [500, { failed: 'no server' }]);
+  }
+});
+
+test('a failure ahead of the effects may be tried again, whichever its status from 500 on', async (t) => {
+  for (const [status, expected] of [
+    [499, 1],
+    [500, 2],
+    [503, 2],
+  ] as const) {
+    let runs = 0;
+    const handler = (_request: Request, response: Response) => {
+      runs += 1;
+      response.status(status).end();
+    };
+    const url = await onExpress(t, handler, { marksEffects: true });
+    const key = randomUUID();
+    for (let i = 0; i < 2; i++) assert.equal((await post(url, key)).status, status);
+    assert.equal(runs, expected, `${status}`);
+  }
+});

@@ -1,0 +1,99 @@
+/** Mistakes in `js/idempotency`. */
+
+export default {
+  tests: ['idempotency/failures'],
+  mistakes: [
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: '    if (!runs) await attempt.release();',
+      becomes: '',
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: 'return write().catch(write);',
+      becomes: 'return write();',
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: 'if (!this.interrupted) await this.#change(undefined);',
+      becomes: 'await this.#change(undefined);',
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: ' || fence > this.fence) return found;',
+      becomes: ') return found;',
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: '    if (error instanceof LockTimeoutError) return undefined;\n    throw error;',
+      becomes: '    return undefined;',
+      tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: 'if (answer.status < 500 || this.#marked) {',
+      becomes: 'if (answer.status <= 500 || this.#marked) {',
+      tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: "to?.state === 'done' ? 0 : DAY_MS",
+      becomes: '0',
+      tests: ['idempotency/behaviour'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: '      void this.release();\n',
+      becomes: '',
+      tests: ['idempotency/clients'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: '    clearTimeout(this.#grace);\n',
+      becomes: '',
+      tests: ['idempotency/clients'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: 'JSON.stringify([owner, key])',
+      becomes: 'JSON.stringify([key])',
+      tests: ['idempotency/behaviour'],
+    },
+    {
+      file: 'js/idempotency/response.ts',
+      was: "    socket?.off('close', gone);\n",
+      becomes: '',
+      tests: ['idempotency/clients'],
+    },
+    {
+      file: 'js/idempotency/answer.ts',
+      was: 'keep-alive|set-cookie|trailer',
+      becomes: 'keep-alive|trailer',
+      tests: ['idempotency/passing'],
+    },
+    {
+      file: 'js/idempotency/request.ts',
+      was: 'originalUrl ?? url',
+      becomes: 'url ?? originalUrl',
+      tests: ['idempotency/passing'],
+    },
+    {
+      file: 'js/idempotency/options.ts',
+      was: '  grace: 10_000,',
+      becomes: '  grace: 0,',
+      tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/options.ts',
+      was: "methods: ['POST', 'PATCH'],",
+      becomes: "methods: ['POST'],",
+      tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/store.ts',
+      was: "'PX', ARGV[3])",
+      becomes: "'EX', ARGV[3])",
+      tests: ['idempotency/behaviour'],
+    },
+  ],
+};
