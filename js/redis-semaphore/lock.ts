@@ -54,7 +54,7 @@ export abstract class Lock {
   #external: boolean;
   #held: SharedHandle | undefined;
   #isRefreshed = false;
-  /** Ends with the last acquire of a semaphore. */
+  /** Ends with the last acquire of a semaphore, and never rejects. */
   #turn: Promise<unknown> = Promise.resolve();
 
   /** @internal */
@@ -120,9 +120,13 @@ export abstract class Lock {
     // Under its identifier a semaphore has one permit, however often it is acquired. So of several calls at the same
     // time each looks what the one before has got, and has spent its patience meanwhile.
     const began = performance.now();
-    const acquired = this.#turn.then(() => this.#acquireNow(signal, performance.now() - began));
-    this.#turn = acquired.catch(() => {});
-    return signal === undefined ? acquired : untilAborted(acquired, signal);
+    const before = this.#turn;
+    // Its signal ends the wait for its turn. Later the acquire itself looks at it, so that it does not reject a caller
+    // who has got the permit.
+    const turn = signal === undefined ? before : untilAborted(before, signal);
+    const acquired = turn.then(() => this.#acquireNow(signal, performance.now() - began));
+    this.#turn = Promise.allSettled([before, acquired]);
+    return acquired;
   }
 
   async #acquireNow(signal: AbortSignal | undefined, spent: number): Promise<Error | undefined> {

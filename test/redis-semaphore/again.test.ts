@@ -82,6 +82,15 @@ for (const name of ['redis-semaphore', 'holdfast/redis-semaphore']) {
     });
   }
 
+  test(`${name}: after its release a mutex that was to be taken over is acquired as any other`, async () => {
+    const options = { ...once, identifier: 'job 12', acquiredExternally: true as const };
+    const mutex = new Mutex(client(), 'over', options);
+    assert.equal(await mutex.tryAcquire(), false);
+    await mutex.release();
+    assert.equal(await mutex.tryAcquire(), true);
+    await mutex.release();
+  });
+
   test(`${name}: a mutex that was taken over without refresh outlasts its client`, async () => {
     const [first, second] = [client(), client()];
     const options = { identifier: 'job 9', refreshInterval: 0 };
