@@ -140,7 +140,15 @@ function synchronous(
     db.exec('COMMIT');
     return result;
   } catch (error) {
-    db.exec('ROLLBACK');
+    undo(db);
     throw error;
+  }
+}
+
+function undo(db: FenceSqlite): void {
+  try {
+    db.exec('ROLLBACK');
+  } catch {
+    // After some errors, such as that of a full disk, SQLite has undone the transaction by itself.
   }
 }
