@@ -71,12 +71,12 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .addOption(
       new Option('--ttl <time>', 'the lease: how long others are blocked if this machine dies')
         .argParser(duration)
-        .default(TTL_MS, '10s'),
+        .default(TTL_MS, seconds(TTL_MS)),
     )
     .addOption(
       new Option('--wait <time>', 'how long to wait for the lock, or forever')
         .argParser(patience)
-        .default(WAIT_MS, '10s')
+        .default(WAIT_MS, seconds(WAIT_MS))
         .conflicts('ifAvailable'),
     )
     .option('--if-available', 'do not wait')
@@ -104,7 +104,7 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .addOption(
       new Option('--grace <time>', 'the time from SIGTERM to SIGKILL when the lock is lost')
         .argParser(duration)
-        .default(GRACE_MS, '10s'),
+        .default(GRACE_MS, seconds(GRACE_MS)),
     )
     .option('--clean-env', 'do not pass HOLDFAST_URL and REDIS_URL to the command');
   withPlace(command)
@@ -112,6 +112,10 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .action(async (name: string, words: string[], options: RunOptions) => {
       end(await run(name, words, options));
     });
+}
+
+function seconds(ms: number): string {
+  return `${ms / 1_000}s`;
 }
 
 function patience(text: string): number {

@@ -51,6 +51,7 @@ test('a forced release stops the command', async () => {
   const { code, stdout, stderr } = await running.ended;
   assert.deepEqual([code, stdout], [76, 'in\ntold\n']);
   assert.match(stderr, /^holdfast: lock "job" .*stolen/);
+  assert.doesNotMatch(stderr, /had been lost/, 'it is told once');
 });
 
 test('a loss that is noticed only at the end is told as well', async () => {

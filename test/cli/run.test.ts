@@ -166,6 +166,8 @@ test('unless told otherwise, it does not wait without end', async () => {
     stdout,
     /--wait <time> +how long to wait for the lock, or forever\s+\(default: 10s\)/,
   );
+  assert.match(stdout, /--ttl <time> [^(]*\(default: 10s\)/);
+  assert.match(stdout, /--grace <time> [^(]*\(default: 10s\)/);
 });
 
 test('it waits for as long as it takes, in the wait queue, and then runs', async () => {

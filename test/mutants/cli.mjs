@@ -1,0 +1,62 @@
+/** Mistakes in `js/cli`. */
+
+const RUN = 'js/cli/run.ts';
+
+export default {
+  tests: ['cli/run'],
+  mistakes: [
+    {
+      file: RUN,
+      was: 'ran && left > 0 && lock.held',
+      becomes: 'left > 0 && lock.held',
+    },
+    {
+      file: RUN,
+      was: 'for instance in a mail of cron.\n    if (options.conflictExitCode !== 0) report(error, json);',
+      becomes: 'for instance in a mail of cron.\n    report(error, json);',
+    },
+    {
+      file: RUN,
+      was: '    if (signal.aborted) return codeOf(signal.reason);\n',
+      becomes: '',
+    },
+    {
+      file: RUN,
+      was: 'const WAIT_MS = 10_000;',
+      becomes: 'const WAIT_MS = 60_000;',
+    },
+    {
+      file: RUN,
+      was: '...(limit === undefined ? {} : { limit })',
+      becomes: '',
+    },
+    {
+      file: 'js/cli/exit.ts',
+      was: '  Conflict: 75,',
+      becomes: '  Conflict: 1,',
+    },
+    {
+      file: 'js/cli/exit.ts',
+      was: 'const unavailable = [LockConnectionError, ',
+      becomes: 'const unavailable = [',
+    },
+    {
+      file: RUN,
+      was: '    await stopping;\n',
+      becomes: '',
+      tests: ['cli/loss'],
+    },
+    {
+      file: RUN,
+      was: 'exit: stopping === undefined ? exit : Exit.Lost, ran: true',
+      becomes: 'exit, ran: true',
+      tests: ['cli/loss'],
+    },
+    {
+      file: RUN,
+      was: 'return lost ? Exit.Lost : exit;',
+      becomes: 'return exit;',
+      tests: ['cli/loss'],
+    },
+  ],
+};
