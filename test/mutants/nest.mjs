@@ -41,6 +41,7 @@ export default {
       file: 'js/nest/wrap.ts',
       was: 'lockManagerToken(manager)',
       becomes: 'lockManagerToken(undefined)',
+      tests: ['nest/managers'],
     },
   ],
 };
