@@ -191,6 +191,10 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
             }
             command
         }
+        Command::Close if Defect::AllLocksLeft.is_on() => {
+            machine.leases.all_mut().for_each(|held| held.leave_to_expire = true);
+            command
+        }
         Command::Release { lease, .. } if Defect::DeleteForUncertain.is_on() => {
             machine.change_lease(lease.token_id(), |held| held.uncertain = false);
             command
@@ -424,9 +428,6 @@ pub(super) fn spoil(machine: &mut Machine) {
             for held in leases.all().filter(|held| !held.renew) {
                 context.timers.set(Timer::Lease(held.id.token_id()), held.until);
             }
-        }
-        Defect::AllLocksLeft => {
-            machine.leases.all_mut().for_each(|held| held.leave_to_expire = true);
         }
         Defect::StolenAgain => {
             for entry in machine.entries.values_mut() {

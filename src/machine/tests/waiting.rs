@@ -6,7 +6,8 @@ use crate::machine::{
     Command, Denied, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
 use crate::protocol::message::inbox;
-use crate::protocol::{Call, Intent, Mode};
+use crate::protocol::{Call, Intent, Mode, Token};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -336,6 +337,49 @@ fn a_process_that_stopped_while_it_waited_costs_one_claim() {
         assert!(crowd.worlds[2].now.since(freed) < ms(3_400), "more than a claim");
     }
     assert_eq!(crowd.queue_len(), 0, "the queue has no entry of the silent one");
+}
+
+/// 1. B and C have the two permits, and two callers of A wait. B releases: A's first entry gets its permit, and the message
+///    and A's question about it are lost.
+/// 2. A asks for its second entry after that, so A is not silent, though the first grant ends unclaimed.
+/// 3. C releases right after that end. The second entry is still there, and gets the permit.
+#[test]
+pub(super) fn an_entry_that_was_heard_of_since_an_unclaimed_grant_stays() {
+    let mut crowd = Crowd::new(3);
+    let two = Mode::Shared { limit: NonZeroU32::new(2) };
+    let permit = |crowd: &mut Crowd, who: usize| {
+        crowd.worlds[who].acquire_as(10_000, Wait::Forever, RENEWED, two)
+    };
+    let [first, second] = [1, 2].map(|who| {
+        let op = permit(&mut crowd, who);
+        crowd.settle();
+        crowd.worlds[who].lease(op).0
+    });
+    (0..2).for_each(|_| {
+        permit(&mut crowd, 0);
+    });
+    crowd.settle();
+    let line = crowd.server.snapshot(crowd.worlds[0].now, &World::keys()).line;
+    let [lost, heard] = [0, 1].map(|place| line[place].token.clone());
+    // Its next question comes within a claim.
+    crowd.pass(ms(100));
+    crowd.worlds[1].release(first);
+    crowd.worlds[1].settle();
+    crowd.worlds[0].lose_messages();
+    // It asks again 5 ms after that end.
+    for _ in 0..3_002 {
+        for world in &mut crowd.worlds {
+            world.pass(ms(1));
+        }
+        let world = &mut crowd.worlds[0];
+        world.wire.retain(|(_, call)| call.token().as_str() != lost);
+        world.settle();
+        crowd.worlds[2].settle();
+    }
+    crowd.worlds[2].release(second);
+    crowd.worlds[2].settle();
+    let owners = crowd.server.owners(crowd.worlds[0].now, &World::keys());
+    assert_eq!(owners.iter().map(Token::as_str).collect::<Vec<_>>(), [&*heard]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{fast_path, handoff, lingering, one_shots, order};
+use super::{fast_path, handoff, lingering, one_shots, order, waiting};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -28,6 +28,14 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "the budget of a lock that lingers is renewed while another manager waits",
         script("return { fence, waiting }", "return { fence, 0 }"),
         lingering::a_lock_that_is_waited_for_elsewhere_lingers_no_more,
+    ),
+    (
+        "a process that has sent a request since is taken for silent",
+        script(
+            "and silent_ms and last_heard_ms(lock, token) <= silent_ms then",
+            "and silent_ms then",
+        ),
+        waiting::an_entry_that_was_heard_of_since_an_unclaimed_grant_stays,
     ),
     (
         "what was adopted by the token that had it is given back",
