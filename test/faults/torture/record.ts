@@ -1,5 +1,5 @@
 /**
- * The form in which histories are published: one JSON object in each line. `docs/proof.md` describes it, and `tools/judge`
+ * The form in which histories are published: one JSON object in each line. `tools/judge/README.md` describes it, and `tools/judge`
  * reads it.
  */
 

@@ -2,7 +2,7 @@
 //! without concurrency would have had as well?
 //!
 //! The order is searched for by a published checker, the crate `todc-utils`. Here are only the model of a lock
-//! (`model.rs`), and the way from records to operations (`operations.rs`). `docs/proof.md` gives the reasons.
+//! (`model.rs`), and the way from records to operations (`operations.rs`). `README.md` beside it gives the reasons.
 
 pub mod model;
 pub mod operations;

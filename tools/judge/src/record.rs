@@ -1,4 +1,4 @@
-//! The records of a history: a JSON object in each line, as `docs/proof.md` describes them.
+//! The records of a history: a JSON object in each line, as `tools/judge/README.md` describes them.
 
 use serde::Deserialize;
 use std::io::{Error, ErrorKind, Result};
