@@ -69,8 +69,8 @@ export interface LockManagerEvents {
    */
   disconnect: [error: LockConnectionError];
   /**
-   * A connection is open again. Each `disconnect` of a lost connection is followed by one. If a server of a Cluster has no slots any more, as
-   * after a failover, it is emitted once all servers that have slots are connected.
+   * A connection is open again. Each `disconnect` of a lost connection is followed by one. If a server of a Cluster has no
+   * slots any more, as after a failover, it is emitted once all servers that have slots are connected.
    */
   reconnect: [];
   /**

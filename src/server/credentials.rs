@@ -179,7 +179,8 @@ impl Asked {
         }
     }
 
-    /// The answer, or why there is none. One without TLS keeps that of the answer before. `offered`: nobody has asked, so every connection logs in with it.
+    /// The answer, or why there is none. One without TLS keeps that of the answer before. `offered`: nobody has asked, so
+    /// every connection logs in with it.
     pub fn answer(&self, answer: Result<Login, String>, offered: bool) {
         *self.asking() = None;
         self.answers.send_modify(|answers| {
