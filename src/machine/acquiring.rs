@@ -55,8 +55,8 @@ impl Machine {
     /// Adds an entry at the server for the first caller here that has none.
     fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
-        let wanted = request.block(&self.context).max(self.queues.block(keys));
-        let block = self.block(keys, wanted);
+        let fences = request.block(&self.context).max(self.queues.block(keys));
+        let block = self.block(keys, fences);
         let (context, servers) = (&mut self.context, &self.servers);
         let (id, mut entry) = request.entry(context, Beneficiary::Queue);
         // A caller that has waited here came before callers enqueued elsewhere meanwhile.

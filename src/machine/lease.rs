@@ -12,8 +12,8 @@ mod renewal;
 use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
+use super::idle::Lingering;
 use super::interface::{Effect, Hold, LossReason};
-use super::lingering::Lingering;
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
@@ -335,7 +335,7 @@ impl Leases {
         let Some(linger) = self.lingering.of(id) else { return };
         let now = context.now;
         if let Some(held) = self.by_token.get(&id) {
-            self.lingering.begin(now, held);
+            self.lingering.begin(now, held.keys.clone(), id);
         }
         self.change(context, id, |held| {
             // Later it could not be handed off.

@@ -25,6 +25,7 @@ mod discovery;
 mod granting;
 mod handing_off;
 mod handoff;
+mod idle;
 mod interface;
 mod key_by_key;
 mod lease;
