@@ -10,6 +10,7 @@
 //!   chapter                       components
 //!   acquiring, granting           wait_queue ─ queue_entry
 //!   handing_off, releasing        lease ─ release
+//!   lingering                     idle
 //!   operating                     one_shot
 //!   connecting, closing           servers ─ connection, routes; lifecycle
 //! ```
