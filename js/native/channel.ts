@@ -82,7 +82,7 @@ export class NativeChannel {
   readonly #ended: () => void;
 
   /** Starts a manager; `opened` is called with whether it could connect, and `ended` when it is closed. */
-  constructor(options: ChannelOptions, opened: Resolve, ended: () => void) {
+  constructor(options: ChannelOptions, opened: Resolve, ended: () => void = NOTHING) {
     this.#ended = ended;
     const { cluster, memory, quorum } = options;
     this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;

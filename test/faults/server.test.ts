@@ -404,7 +404,7 @@ test('a password that changes: an error that says so, and a lock once it is mend
   await server.admin.config('SET', 'requirepass', 'new');
   await server.killClients();
   await assert.rejects(locks.acquire('a', { wait: 600 }), {
-    code: 'ERR_LOCK_CONNECTION',
+    code: 'ERR_LOCK_SERVER',
     message: /NOAUTH/,
   });
   const admin = server.client({ password: 'new' });
