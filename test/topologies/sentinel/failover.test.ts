@@ -305,9 +305,10 @@ test('a master that stops while it is connected to, and goes on when it is none:
   managers.push(locks);
   const arrived = async () => {
     const lock = await locks.acquire('x', LONG);
+    const { token } = lock;
     const owner = await ownerOf(master, 'x');
     await lock.release();
-    return owner === lock.token;
+    return owner === token;
   };
   await until(arrived, 'locks to be taken at the new master', 5_000);
   assert.equal(await isPrimary(old), true, 'and that before the old one was told');
