@@ -157,16 +157,12 @@ impl<R> Connection<R> {
             self.last_error = format!("not connected: {failure}");
         }
         self.back_off(context, node, within);
-        match failure {
-            Failure::Refused(refusal)
-                if self.was_lost()
-                    && refusal.is_about_login()
-                    && !std::mem::replace(&mut self.refused, true) =>
-            {
-                Some(refusal.clone())
-            }
-            _ => None,
+        let Failure::Refused(refusal) = failure else { return None };
+        if self.refused || !self.was_lost() || !refusal.is_about_login() {
+            return None;
         }
+        self.refused = true;
+        Some(refusal.clone())
     }
 
     /// Makes a connection anew after a pause.

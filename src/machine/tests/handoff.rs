@@ -67,18 +67,12 @@ fn a_renewal_that_was_answered_is_evidence() {
 #[test]
 fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one() {
     let mut crowd = Crowd::new(1);
-    let to = |crowd: &mut Crowd, replication_id: &str| {
-        let world = &mut crowd.worlds[0];
-        world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_replication_id(replication_id);
-        world.connect();
-    };
-    to(&mut crowd, "Y");
+    crowd.fail_over("Y");
     // A connection that dies at once is not replaced at once.
     crowd.pass(ms(300));
     let (lease, _) = busy(&mut crowd, 10);
     let before = handed_off(&crowd.worlds[0]);
-    to(&mut crowd, "first");
+    crowd.fail_over("first");
     crowd.worlds[0].release(lease);
     assert_eq!(handed_off(&crowd.worlds[0]), before);
 }
@@ -88,17 +82,11 @@ fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one()
 #[test]
 pub(super) fn a_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer() {
     let mut crowd = Crowd::new(1);
-    let to = |crowd: &mut Crowd, replication_id: &str| {
-        let world = &mut crowd.worlds[0];
-        world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_replication_id(replication_id);
-        world.connect();
-    };
-    to(&mut crowd, "Y");
+    crowd.fail_over("Y");
     crowd.pass(ms(300));
     let (lease, _) = busy(&mut crowd, 10);
     let before = handed_off(&crowd.worlds[0]);
-    to(&mut crowd, "first");
+    crowd.fail_over("first");
     let world = &mut crowd.worlds[0];
     world.server.set_loading(true);
     while !world.wire.is_empty() {

@@ -199,16 +199,10 @@ fn an_idle_lock_is_not_handed_off_after_a_change_of_history() {
 pub(super) fn an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer()
 {
     let mut crowd = Crowd::new(1);
-    let to = |crowd: &mut Crowd, replication_id: &str| {
-        let world = &mut crowd.worlds[0];
-        world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_replication_id(replication_id);
-        world.connect();
-    };
-    to(&mut crowd, "Y");
+    crowd.fail_over("Y");
     crowd.pass(ms(100));
     idle(&mut crowd);
-    to(&mut crowd, "first");
+    crowd.fail_over("first");
     let world = &mut crowd.worlds[0];
     world.server.set_loading(true);
     while !world.wire.is_empty() {

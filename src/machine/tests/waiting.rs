@@ -26,6 +26,14 @@ impl Crowd {
         Self { server, worlds }
     }
 
+    /// Manager 0 connects anew, to a server with the data of this replication id.
+    pub(super) fn fail_over(&mut self, replication_id: &str) {
+        let world = &mut self.worlds[0];
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.set_replication_id(replication_id);
+        world.connect();
+    }
+
     pub(super) fn acquire(&mut self, who: usize, ttl_ms: u64) -> OpId {
         let op = self.worlds[who].acquire_held(ttl_ms, Wait::Forever, RENEWED);
         self.settle();
