@@ -22,7 +22,7 @@ export const BASELINE = 'ioredis EVALSHA';
 /** The snippet without a client library: what JavaScript can reach at best. */
 export const YARDSTICK = 'limit';
 
-/** What saves round trips; measured behind a network alone. */
+/** These save round trips, and are measured behind a network alone. */
 export const UNAWAITED = 'awaitRelease: false';
 export const LINGERING = 'linger: 100';
 export const ROUND_TRIP = 'one round trip';

@@ -188,7 +188,7 @@ class Subscription {
   }
 }
 
-/** What a function of the caller gives. */
+/** Calls a function of the caller. The error that it throws names the function. */
 async function called<T>(name: string, give: () => T | Promise<T>): Promise<T> {
   try {
     return await give();

@@ -3,7 +3,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { Answer } from './answer.js';
 
-/** What becomes of an answer. @internal */
+/** Gets the end of an answer, by these calls. @internal */
 export interface Outcome {
   /** It was handed to the operating system as a whole, or was made for a client that had gone. */
   answered(answer: Answer): unknown;

@@ -78,7 +78,7 @@ export class NativeChannel {
   #heard = false;
   #retained = false;
 
-  /** What is called when the manager is closed. */
+  /** Called when the manager is closed. */
   readonly #ended: () => void;
 
   /** Starts a manager; `opened` is called with whether it could connect, and `ended` when it is closed. */

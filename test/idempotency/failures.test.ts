@@ -88,6 +88,20 @@ for (const [title, make, answers, runs] of [
   });
 }
 
+/** A store, the same for a server, and the id of the record that the server has read last. */
+function seenStore() {
+  const store = memoryStore();
+  let id = '';
+  const seen: IdempotencyStore = {
+    ...store,
+    read(one) {
+      id = one;
+      return store.read(one);
+    },
+  };
+  return { store, seen, lastId: () => id };
+}
+
 test('the end is not written: the client has its answer, a warning tells, and a repeat is answered 409', async (t) => {
   const store = failingStore('replace', 2, { more: 1 });
   const send = await start(t, store, (_request, response) => response.writeHead(201).end('paid'));
@@ -99,19 +113,11 @@ test('the end is not written: the client has its answer, a warning tells, and a 
 });
 
 test('a record that another attempt has replaced is not overwritten, and a warning tells', async (t) => {
-  const store = memoryStore();
-  let id = '';
-  const seen: IdempotencyStore = {
-    ...store,
-    read(one) {
-      id = one;
-      return store.read(one);
-    },
-  };
+  const { store, seen, lastId } = seenStore();
   const send = await start(t, seen, async (_request, response) => {
-    const text = (await store.read(id)) ?? assert.fail();
+    const text = (await store.read(lastId())) ?? assert.fail();
     const other = JSON.stringify({ ...JSON.parse(text), attempt: 'another' });
-    assert.ok(await store.replace(id, text, other, 1_000));
+    assert.ok(await store.replace(lastId(), text, other, 1_000));
     response.end('late');
   });
   const [[warning], answer] = await Promise.all([once(process, 'warning'), send()]);
@@ -230,21 +236,13 @@ test('an attempt that has lost its lock marks its effects while another begins: 
 });
 
 test('an attempt does not replace that of a later lock', async (t) => {
-  const store = memoryStore();
-  let id = '';
-  const seen: IdempotencyStore = {
-    ...store,
-    read(one) {
-      id = one;
-      return store.read(one);
-    },
-  };
+  const { store, seen, lastId } = seenStore();
   const options = { marksEffects: true, grace: 0 };
   const send = await start(t, seen, (_request, response) => response.destroy(), options);
   await assert.rejects(send());
   await isFree();
-  const text = (await store.read(id)) ?? assert.fail();
+  const text = (await store.read(lastId())) ?? assert.fail();
   const later = { ...JSON.parse(text), fence: Number.MAX_SAFE_INTEGER };
-  assert.ok(await store.replace(id, text, JSON.stringify(later), 1_000));
+  assert.ok(await store.replace(lastId(), text, JSON.stringify(later), 1_000));
   assert.match(await send(), /^409 A request is outstanding/);
 });

@@ -10,7 +10,7 @@ export interface Place {
   readonly target: string | ClusterTarget | SentinelTarget;
   readonly prefix: string;
   readonly tls?: TlsOptions;
-  /** What gives its login, in place of that in the target. */
+  /** The client's own provider of its login, which replaces the login in the target. */
   readonly credentials?: CredentialsSource;
 }
 
