@@ -10,14 +10,18 @@ export default {
     { file: OPTIONS, was: '  stallTimeout: 30_000,\n', becomes: '  stallTimeout: 60_000,\n' },
     { file: OPTIONS, was: '  commandTimeout: 2_000,\n', becomes: '  commandTimeout: 5_000,\n' },
     { file: OPTIONS, was: '  serverTimeout: 100,\n', becomes: '  serverTimeout: 1_000,\n' },
-    { file: CONNECT, was: 'rejectUnauthorized = true }', becomes: 'rejectUnauthorized = false }' },
+    {
+      file: 'js/connect/tls.ts',
+      was: 'rejectUnauthorized = true }',
+      becomes: 'rejectUnauthorized = false }',
+    },
     { file: CONNECT, was: 'longestLease = checked.ttl }', becomes: 'longestLease = 0 }' },
     { file: CONNECT, was: 'retryJitter = retryDelay / 2 }', becomes: 'retryJitter = 0 }' },
     { file: CONNECT, was: 'lingerMax: checked.lingerMax,', becomes: 'lingerMax: 10_000,' },
     {
       file: CONNECT,
-      was: '{ username = server.username, password = server.password } = options',
-      becomes: '{ username, password } = { ...options, ...server }',
+      was: 'password: password ?? server.password',
+      becomes: 'password: server.password ?? password',
     },
     {
       file: CONNECT,
