@@ -4,21 +4,28 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { untilQueued } from '../support/crew.js';
 import { connect, type LockManager } from '../support/holdfast.js';
+import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 
 let server: RedisServer;
+let proxy: FaultProxy;
 let here: LockManager;
 let there: LockManager;
 
 before(async () => {
   server = await RedisServer.start();
-  [here, there] = [await connect(server.url), await connect(server.url)];
+  proxy = await FaultProxy.start(server.port);
+  // Round trips of milliseconds: a lock that is released at once was held for less than a few of them, whatever else runs here.
+  proxy.delayMs = 10;
+  here = await connect(`redis://127.0.0.1:${proxy.port}`);
+  there = await connect(server.url);
   // The first lock begins the fence counter and brings the scripts along.
   await (await here.acquire('first')).release();
 });
 
 after(async () => {
   await Promise.all([here.close(), there.close()]);
+  await proxy.stop();
   await server.stop();
 });
 
