@@ -1,10 +1,11 @@
 // Packs the packages that npm publishes: the main one, and one with an addon for each platform of
 // `napi.targets` that has been built. Tests install these very files.
 //
-//   node scripts/package.mjs [--addons native] [--out packages] [--all]
+//   node scripts/package.mjs [--addons native] [--out packages] [--all | --here]
 //
-// `--all` is for a release: a platform without an addon is an error. Prints the paths of the tarballs,
-// the main package's last, which is the order in which they can be published.
+// `--all` is for a release: a platform without an addon is an error. `--here` packs one tarball, which holds the addon of this
+// machine, for a service that installs from a checkout. Prints the paths of the tarballs, the main package's last, which is
+// the order in which they can be published.
 
 import { execFileSync } from 'node:child_process';
 import {
@@ -21,6 +22,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { portable } from './links.mjs';
 import { notices } from './notices.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -34,6 +36,7 @@ const { values } = parseArgs({
     addons: { type: 'string', default: join(ROOT, 'native') },
     out: { type: 'string', default: join(ROOT, 'packages') },
     all: { type: 'boolean', default: false },
+    here: { type: 'boolean', default: false },
   },
 });
 const out = resolve(values.out);
@@ -41,8 +44,31 @@ mkdirSync(out, { recursive: true });
 
 const stage = mkdtempSync(join(tmpdir(), 'holdfast-pack-'));
 try {
+  const folders = values.here ? stageHere() : stageAll();
+  for (const folder of folders) console.log(pack(folder));
+} finally {
+  rmSync(stage, { recursive: true, force: true });
+}
+
+/** One folder, with the addon of this machine. */
+function stageHere() {
+  const addons = resolve(values.addons);
+  const found = existsSync(addons) ? readdirSync(addons) : [];
+  const addon = found.find((file) => file.endsWith('.node'));
+  if (addon === undefined) throw new Error(`no addon in ${addons}: build it first (npm run build)`);
+  stageMain({});
+  copyFileSync(join(addons, addon), join(stage, 'native', addon));
+  writeFileSync(join(stage, NOTICES), notices());
+  adds(stage, `native/${addon}`, NOTICES);
+  return [stage];
+}
+
+/** A folder for each platform that has been built, and the main one. */
+function stageAll() {
   const platforms = stagePlatforms();
-  stageMain(platforms);
+  stageMain({
+    optionalDependencies: Object.fromEntries(platforms.map(({ name, version }) => [name, version])),
+  });
   const built = platforms.filter(({ addon }) => existsSync(addon));
   const missing = platforms.filter((platform) => !built.includes(platform));
   if (built.length === 0 || (values.all && missing.length > 0)) {
@@ -56,11 +82,7 @@ try {
     copyFileSync(addon, join(folder, addonName(folder)));
     copyFileSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
   }
-  for (const folder of [...built.map((platform) => platform.folder), stage]) {
-    console.log(pack(folder));
-  }
-} finally {
-  rmSync(stage, { recursive: true, force: true });
+  return [...built.map((platform) => platform.folder), stage];
 }
 
 /** A folder for each platform, with a manifest that names its system, processor and C library. */
@@ -74,36 +96,62 @@ function stagePlatforms() {
   });
 }
 
-function stageMain(platforms) {
+/** The folder of the main package. `others`: the packages that it names. */
+function stageMain(others) {
+  writeFileSync(join(stage, 'package.json'), readFileSync(join(ROOT, 'package.json')));
   const main = manifest(stage);
   for (const key of OURS) delete main[key];
-  Object.assign(main, repository());
-  main.optionalDependencies = Object.fromEntries(
-    platforms.map(({ name, version }) => [name, version]),
-  );
-  writeFileSync(join(stage, 'package.json'), `${JSON.stringify(main, null, 2)}\n`);
+  Object.assign(main, places(), others);
+  writeManifest(stage, main);
   for (const folder of ['dist', 'monitoring', 'ui']) {
     cpSync(join(ROOT, folder), join(stage, folder), { recursive: true });
   }
-  cpSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
-  // The page that errors name.
-  for (const page of ['operations.md', 'servers.md']) {
-    cpSync(join(ROOT, 'docs', page), join(stage, 'docs', page));
+  mkdirSync(join(stage, 'native'));
+  copyFileSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
+  copyFileSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'));
+  const pages = ['README.md', ...main.files.filter((file) => file.endsWith('.md'))];
+  const comes = (path) =>
+    [...pages, 'LICENSE'].includes(path) || /^(dist|monitoring|ui)\//.test(path);
+  mkdirSync(join(stage, 'docs'));
+  for (const page of pages) {
+    const text = readFileSync(join(ROOT, page), 'utf8');
+    const folder = page.startsWith('docs/') ? 'docs/' : '';
+    writeFileSync(
+      join(stage, page),
+      portable(text, { home: home(), ref: `v${main.version}`, folder, comes }),
+    );
   }
-  for (const file of ['README.md', 'LICENSE']) copyFileSync(join(ROOT, file), join(stage, file));
 }
 
-function adds(folder, file) {
-  const changed = { ...manifest(folder), ...repository() };
-  changed.files.push(file);
-  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(changed, null, 2)}\n`);
+/** Changes the manifest of a package: it has these files, too. */
+function adds(folder, ...files) {
+  const changed = { ...manifest(folder), ...places() };
+  changed.files.push(...files);
+  writeManifest(folder, changed);
 }
 
-/** Where a workflow of GitHub packs: npm signs the provenance only of packages that name the repository. */
-function repository() {
+function writeManifest(folder, fields) {
+  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(fields, null, 2)}\n`);
+}
+
+/**
+ * The address of the repository, where a workflow of GitHub packs; from it come all others. npm signs the provenance only of
+ * packages that name it.
+ */
+function home() {
   const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: name } = process.env;
-  if (name === undefined) return {};
-  return { repository: { type: 'git', url: `git+${server}/${name}.git` } };
+  return name === undefined ? undefined : `${server}/${name}`;
+}
+
+/** The fields of a manifest that name places. */
+function places() {
+  const url = home();
+  if (url === undefined) return {};
+  return {
+    homepage: `${url}#readme`,
+    bugs: `${url}/issues`,
+    repository: { type: 'git', url: `git+${url}.git` },
+  };
 }
 
 function manifest(folder) {

@@ -42,6 +42,8 @@ const berry = (nodeLinker: string) => ({
       'enableGlobalCache: false',
       'enableImmutableInstalls: false',
       'enableTelemetry: false',
+      // Plug'n'Play resolves imports by a loader.
+      'pnpEnableEsmLoader: true',
       '',
     ].join('\n'),
   }),

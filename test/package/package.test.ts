@@ -65,6 +65,31 @@ test('the pages that messages name are in the package', async () => {
   for (const page of named) assert.ok(files.includes(`package/${page}`), page);
 });
 
+test('every link of its README leads to a file of the repository that its manifest names', async () => {
+  const where = { GITHUB_SERVER_URL: 'https://github.com', GITHUB_REPOSITORY: 'owner/holdfast' };
+  const out = packed.project('linked');
+  await succeeds(process.execPath, ['scripts/package.mjs', '--out', out], ROOT, where);
+  const tarball = join(out, basename(packed.main));
+  const read = (file: string) => succeeds('tar', ['-xzOf', tarball, `package/${file}`]);
+  const { homepage, bugs, repository } = JSON.parse(await read('package.json'));
+  const home = 'https://github.com/owner/holdfast';
+  assert.deepEqual(
+    [homepage, bugs, repository.url],
+    [`${home}#readme`, `${home}/issues`, `git+${home}.git`],
+  );
+  const links = Array.from(
+    (await read('README.md')).matchAll(/\]\(([^)\s]+)\)/g),
+    ([, to = '']) => to,
+  );
+  const ours = links.filter((link) => link.startsWith(home));
+  assert.ok(ours.length > 20);
+  for (const link of links) assert.match(link, /^(https:|#)/);
+  for (const link of ours) {
+    const [, path = ''] = /(?:blob|raw)\/v[^/]+\/([^#]+)/.exec(link) ?? [];
+    assert.ok(existsSync(join(ROOT, path)), link);
+  }
+});
+
 interface Manifest {
   readonly scripts?: object;
   readonly devDependencies?: object;

@@ -144,8 +144,14 @@ export class Packed {
   }
 }
 
-function pack(addons: string, out: string): readonly string[] {
-  const args = ['scripts/package.mjs', '--out', out, '--addons', addons];
+/** Packs the one tarball of `npm run package`, and answers its path. */
+export function packHere(out: string): string {
+  const [tarball = ''] = pack(join(ROOT, 'native'), out, '--here');
+  return tarball;
+}
+
+function pack(addons: string, out: string, ...flags: string[]): readonly string[] {
+  const args = ['scripts/package.mjs', '--out', out, '--addons', addons, ...flags];
   const packed = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
   if (packed.status !== 0) throw new Error(packed.stderr);
   return packed.stdout.trim().split('\n');
