@@ -176,6 +176,11 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             let owner = self::token(bytes);
             Call::Adopt { keys, token, epoch, owner, ttl, mode: mode(bytes) }
         }
+        Script::ChangeShares => {
+            let mut some = || (0..bytes.below(4)).map(|_| self::token(bytes)).collect();
+            let (taking, leaving) = (some(), some());
+            Call::ChangeShares { keys, token, ttl, epoch, taking, leaving }
+        }
         Script::Claim => Call::Claim { keys, token, ttl },
         Script::Delete => Call::Delete { keys, token },
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
@@ -203,7 +208,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             ttl,
             mode: mode(bytes),
         },
-        Script::Release => Call::Release { keys, token, epoch },
+        Script::Release => Call::Release { keys, token, epoch, shared: bytes.flag() },
         Script::Reserve => Call::Reserve { keys, token, ttl, epoch, block: bytes.byte() % 16 + 1 },
         Script::WriteFence => Call::WriteFence { keys, token, first, last },
         Script::AcquireAll => {

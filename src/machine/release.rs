@@ -88,7 +88,7 @@ impl Release {
                 let token = if self.shared { token.lone_share() } else { token };
                 return (Call::Delete { keys, token }, Fallback::None);
             }
-            None => Call::Release { keys, token, epoch },
+            None => Call::Release { keys, token, epoch, shared: self.shared },
             Some((_, successor)) => {
                 let (successor, ttl, mode) =
                     (successor.token.clone(), successor.ttl, successor.mode);

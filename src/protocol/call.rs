@@ -73,6 +73,21 @@ pub enum Call {
         /// The most to take.
         mode: Mode,
     },
+    /// Take shares and give others up, for several callers at once; or change nothing, so that each asks alone.
+    ChangeShares {
+        /// The lock.
+        keys: LockKeys,
+        /// One of the callers.
+        token: Token,
+        /// The lease of those that take a share.
+        ttl: Duration,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+        /// Those that take a share without a limit.
+        taking: Vec<Token>,
+        /// Those that give theirs up.
+        leaving: Vec<Token>,
+    },
     /// Turn the whole lock, if it is `token`'s, into a share of it.
     Downgrade {
         /// The lock.
@@ -190,6 +205,8 @@ pub enum Call {
         token: Token,
         /// As in `Acquire`: the release issues the fence of the next owner.
         epoch: ServerTime,
+        /// Whether it is known to be a share.
+        shared: bool,
     },
     /// Reserve fences for further handoffs of the whole lock, if `token` owns it, extend its lease, and count who waits.
     Reserve {
@@ -309,6 +326,7 @@ impl Call {
             | Self::Delete { keys, token, .. }
             | Self::Acquire { keys, token, .. }
             | Self::Adopt { keys, token, .. }
+            | Self::ChangeShares { keys, token, .. }
             | Self::Downgrade { keys, token, .. }
             | Self::Extend { keys, token, .. }
             | Self::ExtendShare { keys, token, .. }
@@ -342,6 +360,7 @@ impl Call {
             | Self::Claim { ttl, .. }
             | Self::Acquire { ttl, .. }
             | Self::Adopt { ttl, .. }
+            | Self::ChangeShares { ttl, .. }
             | Self::Extend { ttl, .. }
             | Self::ExtendShare { ttl, .. }
             | Self::CopyLock { ttl, .. }
@@ -355,11 +374,29 @@ impl Call {
         }
     }
 
+    /// The epoch of the server's data, as of when the call is sent; zero if it needs none.
+    #[must_use]
+    pub const fn epoch(&self) -> ServerTime {
+        match self {
+            Self::Acquire { epoch, .. }
+            | Self::Adopt { epoch, .. }
+            | Self::ChangeShares { epoch, .. }
+            | Self::Downgrade { epoch, .. }
+            | Self::Force { epoch, .. }
+            | Self::HandoffShare { epoch, .. }
+            | Self::Release { epoch, .. }
+            | Self::Reserve { epoch, .. }
+            | Self::AcquireAll { epoch, .. } => *epoch,
+            _ => ServerTime::from_micros(0),
+        }
+    }
+
     /// Sets the epoch of the server's data as the call is sent.
     pub const fn set_epoch(&mut self, now: ServerTime) {
         match self {
             Self::Acquire { epoch, .. }
             | Self::Adopt { epoch, .. }
+            | Self::ChangeShares { epoch, .. }
             | Self::Downgrade { epoch, .. }
             | Self::Force { epoch, .. }
             | Self::HandoffShare { epoch, .. }
@@ -386,6 +423,7 @@ impl Call {
             Self::Delete { .. } => Script::Delete,
             Self::Acquire { .. } => Script::Acquire,
             Self::Adopt { .. } => Script::Adopt,
+            Self::ChangeShares { .. } => Script::ChangeShares,
             Self::Downgrade { .. } => Script::Downgrade,
             Self::Extend { .. } => Script::Extend,
             Self::ExtendShare { .. } => Script::ExtendShare,

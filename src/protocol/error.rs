@@ -91,6 +91,10 @@ pub enum Failure {
     /// none.
     #[error("no majority of the servers: {}", .0.join("; "))]
     NoQuorum(Vec<String>),
+    /// The request was sent with others about the same lock, which the server could not carry out together. It was not
+    /// executed.
+    #[error("the request must be sent alone")]
+    Together,
     /// The server does not know the script by its hash; it was not executed.
     #[error("the server does not know the script")]
     NoScript,

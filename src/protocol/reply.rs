@@ -17,6 +17,13 @@ pub enum Reply {
         /// As in `Granted`.
         fence: u64,
     },
+    /// `change_shares`: done, for each caller.
+    Changed {
+        /// The first fence of those that took a share; the others follow. 0 if none did.
+        fence: u64,
+        /// Whether the lock was shared before.
+        beside: bool,
+    },
     /// `handoff_share`: the successor has the share.
     HandedOff {
         /// As in `Granted`.
@@ -46,7 +53,7 @@ pub enum Reply {
     /// waiter. `handoff_share`: no handoff, since more shares are held than the successor's limit; release the share.
     More,
     /// For scripts that only the owner may call: done if true, not the owner if false. `acquire_all`: false if not all
-    /// locks are free.
+    /// locks are free. `change_shares`: false if each caller must ask alone.
     Owner(bool),
     /// `vote`: the attempt has this server's lock.
     Voted {

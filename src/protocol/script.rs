@@ -11,6 +11,8 @@ pub enum Script {
     AcquireUnqueued,
     /// `adopt.lua`
     Adopt,
+    /// `change_shares.lua`
+    ChangeShares,
     /// `claim.lua`
     Claim,
     /// `delete.lua`
@@ -55,10 +57,11 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Acquire,
         Self::AcquireUnqueued,
         Self::Adopt,
+        Self::ChangeShares,
         Self::Claim,
         Self::Delete,
         Self::Downgrade,
@@ -103,6 +106,7 @@ impl Script {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::AcquireUnqueued => include_str!("lua/acquire_unqueued.lua"),
             Self::Adopt => include_str!("lua/adopt.lua"),
+            Self::ChangeShares => include_str!("lua/change_shares.lua"),
             Self::Claim => include_str!("lua/claim.lua"),
             Self::Delete => include_str!("lua/delete.lua"),
             Self::Downgrade => include_str!("lua/downgrade.lua"),

@@ -1,6 +1,6 @@
 //! The requests to the servers. This is the one place that sends: it routes each request, handles its end, and sends it again.
 //!
-//! A server may not know a script by its hash (NOSCRIPT), may redirect a request to the server that has the lock
+//! A server may not know a script by its hash (NOSCRIPT), may not carry out several requests together, may redirect a request to the server that has the lock
 //! (MOVED) or gets it (ASK), or may have some keys of a moving lock no more (TRYAGAIN). Every request handles these
 //! alike, so no owner learns of them. An owner that ends calls [`Servers::forget`]: its request is not sent again,
 //! since its withdrawal went ahead.
@@ -209,6 +209,7 @@ impl Servers {
         let redirected = CallError::Refused(Refusal::redirected(keys.slot()));
         match failure {
             Failure::NoScript => request.send_mode = SendMode::WithSource,
+            Failure::Together => request.send_mode = SendMode::Alone,
             Failure::Moved(to) => {
                 self.moved(context, keys, to);
                 if matches!(request.send_mode, SendMode::Redirected | SendMode::Asking(_)) {

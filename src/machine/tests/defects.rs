@@ -337,7 +337,7 @@ pub(super) fn distort(mut call: Call) -> Call {
             if Defect::ReleaseByAllKeys.is_on() =>
         {
             let (keys, token, epoch) = (keys.clone(), token.clone(), ServerTime::default());
-            return Call::Release { keys, token, epoch };
+            return Call::Release { keys, token, epoch, shared: false };
         }
         _ => {}
     }

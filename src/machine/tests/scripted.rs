@@ -135,6 +135,30 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
 }
 
 #[test]
+fn what_could_not_be_done_together_is_sent_alone() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::Together));
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn what_could_not_be_done_together_is_not_sent_once_it_was_given_up() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    let (request, _) = world.wire.pop_front().unwrap();
+    let close = world.command(Command::Close);
+    world.reply(request, Err(Failure::Together));
+    assert_eq!(world.wire.len(), 1, "only the release");
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Closed));
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
 fn a_forgotten_script_does_not_bring_an_abandoned_acquire_back() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::Never);

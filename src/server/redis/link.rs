@@ -8,10 +8,11 @@ use super::frames::Frames;
 use super::replicas::ReplicaAcker;
 use super::socket::Socket;
 use super::subscriber::Subscription;
+use super::together::{Apart, Callers, Sending, Together};
 use super::{Directory, Incoming, Item, cluster, tls, values, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Failure, Message, Mono, Refusal, Reply, Script, Token};
+use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply, Script, Token};
 use crate::server::Login;
 use redis::{PushKind, Value};
 use std::collections::VecDeque;
@@ -42,6 +43,9 @@ pub(crate) struct Link {
     replies: Vec<Value>,
     acker: Option<ReplicaAcker>,
     dialect: Dialect,
+    apart: Apart,
+    /// Whether the server has been sent the script that changes several shares.
+    knows_changes: bool,
     /// The prefix of the reason of a disconnect.
     name: String,
     /// Subscribes to channels in RESP2, and to shard channels in a Cluster, each on a connection of its own.
@@ -66,6 +70,8 @@ enum Expected {
     Login(oneshot::Sender<Result<(), Refusal>>),
     Probe(Mono),
     Reply(RequestId, Script),
+    /// The one reply to several requests.
+    Together(Callers),
     /// The replies to the commands that take a lock.
     Take(RequestId, Token),
     /// The push that confirms a change of subscriptions, or an error.
@@ -93,6 +99,8 @@ impl Link {
             replies: Vec::new(),
             acker,
             dialect,
+            apart: Apart::default(),
+            knows_changes: false,
             name: String::new(),
             channels: None,
             origin: None,
@@ -133,27 +141,52 @@ impl Link {
     /// Adds `items` to what [`Self::flush`] writes.
     pub(in crate::server) fn send(&mut self, items: &[Item]) {
         faults::at("sending");
-        for item in items {
-            match item {
-                Item::Probe { sent } => {
-                    self.out.extend_from_slice(wire::probe_commands());
-                    self.expected.push_back(Expected::Probe(*sent));
+        // Without the clock there are no shares.
+        match self.dialect.clock.then(|| self.apart.arrange(items)).flatten() {
+            None => items.iter().for_each(|item| self.send_one(item)),
+            Some(arranged) => arranged.into_iter().for_each(|sending| match sending {
+                Sending::Alone(item) => self.send_one(item),
+                Sending::Together(together) => self.send_together(&together),
+            }),
+        }
+    }
+
+    fn send_one(&mut self, item: &Item) {
+        match item {
+            Item::Probe { sent } => {
+                self.out.extend_from_slice(wire::probe_commands());
+                self.expected.push_back(Expected::Probe(*sent));
+            }
+            Item::Call { request, call, send_mode } => {
+                if matches!(send_mode, SendMode::Asking(_)) {
+                    redis::cmd("ASKING").write_packed_command(&mut self.out);
+                    self.expected.push_back(Expected::Asking);
                 }
-                Item::Call { request, call, send_mode } => {
-                    if matches!(send_mode, SendMode::Asking(_)) {
-                        redis::cmd("ASKING").write_packed_command(&mut self.out);
-                        self.expected.push_back(Expected::Asking);
-                    }
-                    let out = &mut self.out;
-                    let write = |command: &Command| command.write_to(out);
-                    wire::write_commands(&mut self.command, call, *send_mode, self.dialect, write);
-                    self.expected.push_back(match call.script() {
-                        Some(script) => Expected::Reply(*request, script),
-                        None => Expected::Take(*request, call.token().clone()),
-                    });
-                }
+                self.write(call, *send_mode);
+                self.expected.push_back(match call.script() {
+                    Some(script) => Expected::Reply(*request, script),
+                    None => Expected::Take(*request, call.token().clone()),
+                });
             }
         }
+    }
+
+    fn send_together(&mut self, together: &Together<'_>) {
+        if let Some((request, call)) = together.alone() {
+            self.write(call, SendMode::Plain);
+            let script = call.script().unwrap_or(Script::Acquire);
+            self.expected.push_back(Expected::Reply(request, script));
+        } else if let Some((call, callers)) = together.call() {
+            let knows = std::mem::replace(&mut self.knows_changes, true);
+            self.write(&call, if knows { SendMode::Plain } else { SendMode::WithSource });
+            self.expected.push_back(Expected::Together(callers));
+        }
+    }
+
+    fn write(&mut self, call: &Call, send_mode: SendMode) {
+        let out = &mut self.out;
+        let write = |command: &Command| command.write_to(out);
+        wire::write_commands(&mut self.command, call, send_mode, self.dialect, write);
     }
 
     /// Subscribes to a channel (in a Cluster: a shard channel), or unsubscribes from it.
@@ -299,6 +332,12 @@ impl Link {
             }
             Some(Expected::Reply(request, script)) => {
                 into.push(self.reply(request, wire::reply(script, value)));
+            }
+            Some(Expected::Together(callers)) => {
+                let reply = wire::reply(Script::ChangeShares, value);
+                self.knows_changes &= reply != Err(Failure::NoScript);
+                let answers = self.apart.answers(callers, reply);
+                into.extend(answers.into_iter().map(|(id, answer)| Incoming::Reply(id, answer)));
             }
             Some(Expected::Take(request, token)) => {
                 self.replies.push(value);

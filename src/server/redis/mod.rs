@@ -29,6 +29,7 @@ mod stream;
 mod subscriber;
 mod survey;
 mod tls;
+mod together;
 mod values;
 pub(super) mod wire;
 

@@ -58,6 +58,7 @@ const CALLS: readonly Call[] = [
   ]),
   call('adopt', ALL, C, '0', A, TTL, '-'),
   call('adopt', ALL, C, '0', A, TTL, '0'),
+  call('change_shares', [LOCK, FENCE, QUEUE, SHARED], '1', TTL, '0', C, A),
   call('claim', [LOCK, WAITERS], A, '90000'),
   call('delete', [LOCK], A),
   call('downgrade', ALL, A, '0', '7'),

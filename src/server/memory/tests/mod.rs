@@ -4,6 +4,7 @@ mod beside_redis;
 mod commands;
 mod publishing;
 mod scripts;
+mod shares;
 
 use super::Store;
 use crate::protocol::ServerTime;

@@ -21,16 +21,21 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
 /// A fence, or a code of the script.
 fn read_number(script: Script, number: i64) -> Result<Reply, Failure> {
     use Script::{
-        Acquire, Adopt, ExtendShare, Force, HandoffShare, KeepShare, Release, Reserve, Vote,
+        Acquire, Adopt, ChangeShares, ExtendShare, Force, HandoffShare, KeepShare, Release,
+        Reserve, Vote,
     };
     match (script, number) {
-        (Adopt | ExtendShare | HandoffShare | KeepShare | Reserve, 0) => Ok(Reply::Owner(false)),
+        (Adopt | ChangeShares | ExtendShare | HandoffShare | KeepShare | Reserve, 0) => {
+            Ok(Reply::Owner(false))
+        }
         (ExtendShare, 1) => Ok(Reply::Owner(true)),
         (Acquire | Adopt | ExtendShare | KeepShare, fence) => unsigned(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (HandoffShare | Release | Force, 2) => Ok(Reply::More),
-        (HandoffShare | Reserve | Vote, _) => Err(unexpected(script, &Value::Int(number))),
+        (ChangeShares | HandoffShare | Reserve | Vote, _) => {
+            Err(unexpected(script, &Value::Int(number)))
+        }
         (_, 0 | 1) => Ok(Reply::Owner(number == 1)),
         _ => Err(unexpected(script, &Value::Int(number))),
     }
@@ -44,6 +49,9 @@ fn read_parts(script: Script, parts: &[Value]) -> Option<Reply> {
             parts.iter().map(unsigned_value).collect::<Option<_>>().map(Reply::All)
         }
         (Script::Force, [Value::BulkString(owners)]) => Some(Reply::Seen { owners: text(owners) }),
+        (Script::ChangeShares, [fence, Value::Int(beside @ 0..=1)]) => {
+            Some(Reply::Changed { fence: unsigned_value(fence)?, beside: *beside == 1 })
+        }
         (Script::HandoffShare, [fence, waiting]) => Some(Reply::HandedOff {
             fence: unsigned_value(fence)?,
             waiting: unsigned_value(waiting)?,

@@ -71,6 +71,12 @@ pub(super) fn write_script(
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch);
             command.arg(owner).arg(*ttl).push_limit(*mode)
         }
+        Call::ChangeShares { keys, token: _, ttl, epoch, taking, leaving } => {
+            let [_, queue, _, shared, _] = keys.side_keys();
+            command.arg(4).arg(keys.lock()).arg(keys.counter(counters)).arg(queue).arg(shared);
+            command.arg(taking.len() as u64).arg(*ttl).arg(*epoch);
+            command.push_tokens(taking).push_tokens(leaving)
+        }
         Call::Claim { keys, token, ttl } => {
             let [_, _, waiters, ..] = keys.side_keys();
             command.arg(2).arg(keys.lock()).arg(waiters).arg(token).arg(*ttl)
@@ -108,7 +114,7 @@ pub(super) fn write_script(
             let [.., shared, _] = keys.side_keys();
             command.arg(1).arg(shared).arg(token).arg(*ttl)
         }
-        Call::Release { keys, token, epoch } => {
+        Call::Release { keys, token, epoch, shared: _ } => {
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch)
         }
         Call::Reserve { keys, token, ttl, epoch, block } => {
@@ -153,7 +159,9 @@ impl Command {
     /// Begins a command that runs `script`: by its hash, or with its source.
     pub(super) fn begin_script(&mut self, script: Script, send_mode: SendMode) {
         match send_mode {
-            SendMode::Plain | SendMode::Redirected => self.arg(Word::EVALSHA).arg(hash(script)),
+            SendMode::Plain | SendMode::Alone | SendMode::Redirected => {
+                self.arg(Word::EVALSHA).arg(hash(script))
+            }
             SendMode::WithSource | SendMode::Asking(_) => self.arg("EVAL").arg(script.source()),
         };
     }

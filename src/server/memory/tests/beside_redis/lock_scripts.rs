@@ -330,12 +330,21 @@ impl<'a> Round<'a> {
                 let owners = self.rng.bool().then(|| self.owner.clone()).into_iter().collect();
                 Call::Force { keys, token, epoch, foreign, seen, owners }
             }
-            20 => match self.rng.u8(..3) {
+            20 => match self.rng.u8(..4) {
                 0 => Call::ExtendShare { keys, token: owner, ttl },
                 1 => Call::FreeShare { keys, token: owner },
+                2 => {
+                    let mut some = |most| {
+                        let count = self.rng.u8(..most);
+                        let tokens = (0..count).map(|_| Token::from_text(self.pick(&TOKENS).1));
+                        tokens.collect::<Vec<_>>()
+                    };
+                    let (taking, leaving) = (some(4), some(3));
+                    Call::ChangeShares { keys, token, ttl, epoch, taking, leaving }
+                }
                 _ => Call::KeepEntry { keys, token },
             },
-            _ => Call::Release { keys, token: owner, epoch },
+            _ => Call::Release { keys, token: owner, epoch, shared: false },
         }
     }
 

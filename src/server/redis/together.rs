@@ -1,0 +1,317 @@
+//! The requests of a turn about shares of one lock leave as one call: a share costs the server several commands, and most
+//! of them are the same for all callers.
+//!
+//! The script carries all of them out as if each were asked right after the other, or none: then the machine sends each alone.
+//! As long as others wait for a lock its requests are sent alone at once.
+
+use super::Item;
+use crate::machine::{RequestId, SendMode};
+use crate::protocol::{Call, Failure, Intent, LockKeys, Mode, Reply};
+use rustc_hash::FxHashMap;
+
+/// At most so many requests are one call, which bounds the work of a script.
+const MOST: usize = 128;
+/// So many requests about a lock are sent alone, once its requests could not be carried out together.
+const APART: u8 = 32;
+/// Of at most so many locks is remembered that their requests are sent alone.
+const APART_LOCKS_MAX: usize = 1_000;
+
+/// What a turn sends.
+pub(super) enum Sending<'a> {
+    /// A request of its own.
+    Alone(&'a Item),
+    /// Requests about shares of one lock, at least two.
+    Together(Together<'a>),
+}
+
+/// Requests about shares of one lock.
+pub(super) struct Together<'a> {
+    taking: Vec<(RequestId, &'a Call)>,
+    leaving: Vec<(RequestId, &'a Call)>,
+}
+
+/// The requests that a call stands for, in the order of its tokens.
+#[derive(Debug)]
+pub(super) struct Callers {
+    keys: LockKeys,
+    taking: Vec<RequestId>,
+    leaving: Vec<RequestId>,
+}
+
+/// The locks whose requests are sent alone.
+#[derive(Debug, Default)]
+pub(super) struct Apart(FxHashMap<LockKeys, u8>);
+
+impl Apart {
+    fn takes(&mut self, keys: &LockKeys) -> bool {
+        let Some(left) = self.0.get_mut(keys) else { return false };
+        *left -= 1;
+        if *left == 0 {
+            self.0.remove(keys);
+        }
+        true
+    }
+
+    fn add(&mut self, keys: LockKeys) {
+        if self.0.len() < APART_LOCKS_MAX {
+            self.0.insert(keys, APART);
+        }
+    }
+
+    /// What `items` are sent as, in order. None if each is sent alone, as most are.
+    pub(super) fn arrange<'a>(&mut self, items: &'a [Item]) -> Option<Vec<Sending<'a>>> {
+        items.iter().filter(|item| share(item).is_some()).nth(1)?;
+        let mut all: Vec<Sending<'_>> = Vec::with_capacity(items.len());
+        // Where the last call about each lock stands, unless another request about the lock came after it.
+        let mut open = FxHashMap::default();
+        for item in items {
+            let Item::Call { request, call, .. } = item else {
+                all.push(Sending::Alone(item));
+                continue;
+            };
+            if share(item).is_none() || self.takes(call.keys()) {
+                open.remove(call.keys());
+                all.push(Sending::Alone(item));
+                continue;
+            }
+            let place = open.get(call.keys()).and_then(|at: &usize| all.get_mut(*at));
+            match place {
+                Some(Sending::Together(together)) if together.admits(call) => {
+                    together.add(*request, call);
+                }
+                _ => {
+                    let mut together = Together { taking: Vec::new(), leaving: Vec::new() };
+                    together.add(*request, call);
+                    open.insert(call.keys(), all.len());
+                    all.push(Sending::Together(together));
+                }
+            }
+        }
+        Some(all)
+    }
+
+    /// The answers for the callers of a call. An error tells nothing of a single one, but its script changes nothing then.
+    pub(super) fn answers(
+        &mut self,
+        callers: Callers,
+        reply: Result<Reply, Failure>,
+    ) -> Vec<(RequestId, Result<Reply, Failure>)> {
+        let Callers { keys, taking, leaving } = callers;
+        if let Ok(Reply::Changed { fence, beside }) = reply {
+            let taken = taking.into_iter().zip(fence..).map(|(request, its_fence)| {
+                let is_first = !beside && its_fence == fence;
+                let joined = Reply::Joined { fence: its_fence };
+                (request, if is_first { Reply::Granted { fence } } else { joined })
+            });
+            let left = leaving.into_iter().map(|request| (request, Reply::Owner(true)));
+            return taken.chain(left).map(|(request, reply)| (request, Ok(reply))).collect();
+        }
+        let failure = match reply {
+            Err(failure @ (Failure::Lost(_) | Failure::Halfway)) => failure,
+            reply => {
+                if reply.is_ok() {
+                    self.add(keys);
+                }
+                Failure::Together
+            }
+        };
+        let all = taking.into_iter().chain(leaving);
+        all.map(|request| (request, Err(failure.clone()))).collect()
+    }
+}
+
+impl<'a> Together<'a> {
+    /// Whether one more request belongs to it: all that take a share have the same lease.
+    fn admits(&self, call: &Call) -> bool {
+        let has_room = self.taking.len() + self.leaving.len() < MOST;
+        let lease = |call: &Call| (call.ttl(), call.epoch());
+        let first = self.taking.first().map(|(_, first)| lease(first));
+        let takes = matches!(call, Call::Acquire { .. });
+        has_room && (!takes || first.is_none_or(|first| first == lease(call)))
+    }
+
+    fn add(&mut self, request: RequestId, call: &'a Call) {
+        let list = match call {
+            Call::Acquire { .. } => &mut self.taking,
+            _ => &mut self.leaving,
+        };
+        list.push((request, call));
+    }
+
+    /// The only request, if it is one.
+    pub(super) fn alone(&self) -> Option<(RequestId, &'a Call)> {
+        match (&*self.taking, &*self.leaving) {
+            ([one], []) | ([], [one]) => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// The call that stands for all of them.
+    pub(super) fn call(&self) -> Option<(Call, Callers)> {
+        let (_, first) = self.taking.first().or_else(|| self.leaving.first())?;
+        let tokens = |list: &[(RequestId, &Call)]| {
+            list.iter().map(|(_, call)| call.token().clone()).collect()
+        };
+        let requests = |list: &[(RequestId, &Call)]| list.iter().map(|(id, _)| *id).collect();
+        let call = Call::ChangeShares {
+            keys: first.keys().clone(),
+            token: first.token().clone(),
+            ttl: first.ttl(),
+            epoch: first.epoch(),
+            taking: tokens(&self.taking),
+            leaving: tokens(&self.leaving),
+        };
+        let (taking, leaving) = (requests(&self.taking), requests(&self.leaving));
+        Some((call, Callers { keys: first.keys().clone(), taking, leaving }))
+    }
+}
+
+/// The call of a request that may be sent together with others: for a share without a limit, which need not wait, or to give
+/// a share up.
+fn share(item: &Item) -> Option<&Call> {
+    let Item::Call { call, send_mode: SendMode::Plain, .. } = item else { return None };
+    let is_share = match call {
+        Call::Acquire { mode: Mode::Shared { limit: None }, intent, block: 1, .. } => {
+            matches!(intent, Intent::Try | Intent::Join(None))
+        }
+        Call::Release { shared, .. } => *shared,
+        _ => false,
+    };
+    is_share.then_some(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{ServerTime, Token};
+    use std::time::Duration;
+
+    fn item(request: u64, call: Call) -> Item {
+        Item::Call { request: RequestId(request), call, send_mode: SendMode::Plain }
+    }
+
+    fn take(request: u64, key: &str, mode: Mode, ttl_ms: u64) -> Item {
+        let call = Call::Acquire {
+            keys: LockKeys::from_key(key),
+            token: Token::from_text(&format!("hf1.c.{request}")),
+            ttl: Duration::from_millis(ttl_ms),
+            epoch: ServerTime::from_micros(1),
+            block: 1,
+            inbox: "".into(),
+            intent: Intent::Join(None),
+            mode,
+        };
+        item(request, call)
+    }
+
+    fn leave(request: u64, key: &str, shared: bool) -> Item {
+        let (keys, token) = (LockKeys::from_key(key), Token::from_text("hf1.c.9"));
+        item(request, Call::Release { keys, token, epoch: ServerTime::from_micros(1), shared })
+    }
+
+    /// The requests of each call that is sent.
+    fn arranged(apart: &mut Apart, items: &[Item]) -> Option<Vec<Vec<u64>>> {
+        let number = |id: RequestId| id.0;
+        let all = apart.arrange(items)?.into_iter().map(|sending| match sending {
+            Sending::Alone(Item::Call { request, .. }) => vec![number(*request)],
+            Sending::Alone(Item::Probe { .. }) => Vec::new(),
+            Sending::Together(together) => {
+                let (_, callers) = together.call().unwrap();
+                callers.taking.into_iter().chain(callers.leaving).map(number).collect()
+            }
+        });
+        Some(all.collect())
+    }
+
+    const SHARE: Mode = Mode::SHARED;
+
+    #[test]
+    fn shares_of_one_lock_are_one_call() {
+        let items = [
+            leave(1, "a", true),
+            take(2, "a", SHARE, 10),
+            take(3, "b", SHARE, 10),
+            take(4, "a", SHARE, 10),
+        ];
+        let all = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(all, [vec![2, 4, 1], vec![3]]);
+    }
+
+    #[test]
+    fn a_turn_with_one_share_is_as_it_was() {
+        let items =
+            [take(1, "a", SHARE, 10), take(2, "a", Mode::Exclusive, 10), leave(3, "a", false)];
+        assert_eq!(arranged(&mut Apart::default(), &items), None);
+    }
+
+    #[test]
+    fn another_request_about_the_lock_is_not_overtaken() {
+        let whole = take(2, "a", Mode::Exclusive, 10);
+        let items =
+            [take(1, "a", SHARE, 10), whole, take(3, "a", SHARE, 10), take(4, "a", SHARE, 10)];
+        let all = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(all, [vec![1], vec![2], vec![3, 4]]);
+    }
+
+    #[test]
+    fn other_leases_and_too_many_are_another_call() {
+        let mut items: Vec<_> = (0..200).map(|id| take(id, "a", SHARE, 10)).collect();
+        items.push(take(200, "a", SHARE, 20));
+        let sizes = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(sizes.iter().map(Vec::len).collect::<Vec<_>>(), [MOST, 200 - MOST, 1]);
+    }
+
+    #[test]
+    fn what_was_sent_alone_before_stays_alone() {
+        let mut items = vec![take(1, "a", SHARE, 10), take(2, "a", SHARE, 10)];
+        if let Item::Call { send_mode, .. } = &mut items[0] {
+            *send_mode = SendMode::Alone;
+        }
+        assert_eq!(arranged(&mut Apart::default(), &items), None);
+    }
+
+    fn callers() -> Callers {
+        let [taking, leaving] = [vec![RequestId(1), RequestId(2)], vec![RequestId(3)]];
+        Callers { keys: LockKeys::from_key("a"), taking, leaving }
+    }
+
+    #[test]
+    fn each_caller_has_its_answer() {
+        let mut apart = Apart::default();
+        let changed = |beside| Ok(Reply::Changed { fence: 7, beside });
+        let joined = |fence| Ok(Reply::Joined { fence });
+        let free = [Ok(Reply::Granted { fence: 7 }), joined(8), Ok(Reply::Owner(true))];
+        let replies = |answers: Vec<(RequestId, _)>| answers.into_iter().map(|(_, it)| it);
+        assert!(replies(apart.answers(callers(), changed(false))).eq(free));
+        let held = [joined(7), joined(8), Ok(Reply::Owner(true))];
+        assert!(replies(apart.answers(callers(), changed(true))).eq(held));
+    }
+
+    #[test]
+    fn a_lock_that_others_wait_for_is_asked_for_alone_for_a_while() {
+        let mut apart = Apart::default();
+        let answers = apart.answers(callers(), Ok(Reply::Owner(false)));
+        assert!(answers.iter().all(|(_, answer)| *answer == Err(Failure::Together)));
+        let items = [take(1, "a", SHARE, 10), take(2, "a", SHARE, 10)];
+        for _ in 0..APART / 2 {
+            assert_eq!(arranged(&mut apart, &items).unwrap(), [vec![1], vec![2]]);
+        }
+        assert_eq!(arranged(&mut apart, &items).unwrap(), [vec![1, 2]]);
+        assert!(apart.0.is_empty());
+    }
+
+    #[test]
+    fn only_an_error_that_may_have_changed_something_is_the_callers() {
+        let mut apart = Apart::default();
+        for (failure, told) in [
+            (Failure::NoScript, Failure::Together),
+            (Failure::Lost("x".to_owned()), Failure::Lost("x".to_owned())),
+            (Failure::Halfway, Failure::Halfway),
+        ] {
+            let answers = apart.answers(callers(), Err(failure));
+            assert_eq!(answers.len(), 3);
+            assert!(answers.iter().all(|(_, answer)| *answer == Err(told.clone())));
+        }
+        assert!(apart.0.is_empty());
+    }
+}
