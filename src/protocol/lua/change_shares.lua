@@ -29,7 +29,8 @@ if value then
     return 0
   end
   for i = 4, #ARGV do
-    if (redis.call('ZSCORE', shared_key, ARGV[i]) and true or false) ~= (i >= others) then
+    local token = ARGV[i]
+    if (redis.call('ZSCORE', shared_key, token) and true or false) ~= (i >= others) then
       return 0
     end
   end
@@ -46,11 +47,13 @@ if others > 4 then
     redis.call('DEL', shared_key)
   end
   for i = 4, others - 1 do
-    redis.call('ZADD', shared_key, now_ms + ttl_ms, ARGV[i], string.format('%.0f', 4 - i - first), '#' .. ARGV[i])
+    local token = ARGV[i]
+    redis.call('ZADD', shared_key, now_ms + ttl_ms, token, string.format('%.0f', 4 - i - first), '#' .. token)
   end
 end
 for i = others, #ARGV do
-  redis.call('ZREM', shared_key, ARGV[i], '#' .. ARGV[i])
+  local token = ARGV[i]
+  redis.call('ZREM', shared_key, token, '#' .. token)
 end
 -- The lock lasts as long as its last share.
 local last_ms = redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]
