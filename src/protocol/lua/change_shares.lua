@@ -14,10 +14,10 @@
 --#include clock.lua
 local lock_key, fence_key, queue_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local block, ttl_ms, epoch_us = ARGV[1], ARGV[2], ARGV[3]
--- Where the tokens of those that give a share up begin.
-local others = block + 4
+-- How many tokens there are, and how many of them, the first, take a share.
+local tokens, takers = #ARGV - 3, tonumber(block)
 local value = redis.call('GET', lock_key)
-if redis.call('EXISTS', queue_key) == 1 or value and value ~= SHARED or not value and #ARGV >= others then
+if redis.call('EXISTS', queue_key) == 1 or value and value ~= SHARED or not value and tokens > takers then
   return 0
 end
 local now_ms = math.floor(server_time_us() / 1000)
@@ -28,16 +28,16 @@ if value then
   if live == 0 or members ~= 2 * live then
     return 0
   end
-  for i = 4, #ARGV do
-    local token = ARGV[i]
-    if (redis.call('ZSCORE', shared_key, token) and true or false) ~= (i >= others) then
+  for i = 1, tokens do
+    local token = ARGV[3 + i]
+    if (redis.call('ZSCORE', shared_key, token) and true or false) ~= (i > takers) then
       return 0
     end
   end
 end
 
 local first = 0
-if others > 4 then
+if takers > 0 then
   --#include next_fence.lua
   if not fence then
     return 0
@@ -46,13 +46,13 @@ if others > 4 then
   if not value and members > 0 then
     redis.call('DEL', shared_key)
   end
-  for i = 4, others - 1 do
-    local token = ARGV[i]
-    redis.call('ZADD', shared_key, now_ms + ttl_ms, token, string.format('%.0f', 4 - i - first), '#' .. token)
+  for i = 1, takers do
+    local token = ARGV[3 + i]
+    redis.call('ZADD', shared_key, now_ms + ttl_ms, token, string.format('%.0f', 1 - i - first), '#' .. token)
   end
 end
-for i = others, #ARGV do
-  local token = ARGV[i]
+for i = takers + 1, tokens do
+  local token = ARGV[3 + i]
   redis.call('ZREM', shared_key, token, '#' .. token)
 end
 -- The lock lasts as long as its last share.
