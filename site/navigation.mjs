@@ -42,6 +42,7 @@ export const SECTIONS = [
   {
     text: 'Moving over',
     pages: [
+      ['Before you decide', 'docs/deciding.md'],
       ['Migration', 'docs/migration.md'],
       ['Web Locks', 'docs/web-locks.md'],
     ],
