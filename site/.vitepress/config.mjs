@@ -18,7 +18,7 @@ export default defineConfig({
   outDir: HTML,
   cleanUrls: true,
   metaChunk: true,
-  markdown: { anchor: { slugify }, languageAlias: { crontab: 'txt', redis: 'txt' } },
+  markdown: { anchor: { slugify }, languageAlias: { crontab: 'sh', redis: 'sh' } },
   themeConfig: {
     nav: ['Guide', 'Reference', 'Guarantees', 'Operations'].map((name) => {
       const { text, pages } = SECTIONS.find(({ text }) => text === name);
