@@ -67,8 +67,8 @@ export interface ServerAbilities {
   /** The server, without login: `host:port`, or the path of its socket. */
   readonly server: string;
   /**
-   * The version of RESP. With 3 everything is on one connection; with 2, which a server without `HELLO 3` gets, messages
-   * have a connection of their own, and nothing else differs.
+   * The version of RESP, as the server says it. With 3 everything is on one connection. With 2, and with 3 on a server that
+   * sends messages as arrays (Kvrocks), messages have a connection of their own, and nothing else differs.
    */
   readonly protocol: 2 | 3;
   /** Whether scripts may read the server's clock (`TIME`). */

@@ -73,6 +73,89 @@ test('no RESP3: everything works, and nothing is warned of', async () => {
   assert.ok(ours.length >= 2 && ours.every((line) => line.includes('resp=2')), `${clients}`);
 });
 
+test('HELLO 3 is answered in RESP2: the connection goes by that, and everything works', async () => {
+  const proxy = await restricted(await real(), 'RESP2 whatever is asked for', 'the name Kvrocks');
+  assert.deepEqual(await isExclusive(proxy.url), []);
+  const { locks } = await manager(proxy.url);
+  assert.deepEqual(
+    locks.stats().servers.map(({ protocol, pubsub }) => ({ protocol, pubsub })),
+    [{ protocol: 2, pubsub: true }],
+  );
+});
+
+test('a password is sent once if HELLO 3 is answered in RESP2', async () => {
+  const server = await real();
+  await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>s3cret', '~*', '&*', '+@all', '-auth');
+  const proxy = await restricted(server, 'RESP2 whatever is asked for');
+  const { locks } = await manager(proxy.url, { username: 'app', password: 's3cret' });
+  await (await locks.acquire('a')).release();
+});
+
+test('RESP3 without pushes: messages have a connection of their own, and everything works', async () => {
+  const server = await real();
+  const proxy = await restricted(server, 'RESP3 without pushes', 'the name Kvrocks');
+  assert.deepEqual(await isExclusive(proxy.url), []);
+  const { locks } = await manager(proxy.url);
+  assert.deepEqual(
+    locks.stats().servers.map(({ protocol, pubsub }) => ({ protocol, pubsub })),
+    [{ protocol: 3, pubsub: true }],
+  );
+  const channels = (await server.admin.call('PUBSUB', 'CHANNELS', 'holdfast:*')) as string[];
+  const counts = (await server.admin.call('PUBSUB', 'NUMSUB', ...channels)) as unknown[];
+  const subscribed = counts.filter((_, i) => i % 2 === 1).map(Number);
+  // The connections for requests have none left.
+  assert.ok(subscribed.length > 0 && subscribed.every((count) => count === 1), `${counts}`);
+});
+
+test('RESP3 without pushes: a quorum hands its locks off by messages', async () => {
+  const servers = [await real(), await real(), await real()];
+  const proxies = await Promise.all(
+    servers.map((each) => restricted(each, 'RESP3 without pushes')),
+  );
+  const target = { quorum: proxies.map(({ url }) => url) };
+  const open = async () => {
+    const locks = await connect(target, { longestLease: 0, connectTimeout: 2_000 });
+    ended.push(() => locks.close());
+    return locks;
+  };
+  const [a, b] = [await open(), await open()];
+  const first = await a.acquire('one', { ttl: 600_000 });
+  const waiting = b.acquire('one', { wait: 60_000 });
+  await until(() => b.stats().waiting === 1, 'the waiter');
+  assert.equal(await first.release(), true);
+  assert.equal(await (await waiting).release(), true);
+  assert.deepEqual(
+    a.stats().servers.map(({ pubsub }) => pubsub),
+    [true, true, true],
+  );
+});
+
+test('no PUBSUB in scripts, as on Kvrocks: one warning says that waiters poll, and they get their locks', async () => {
+  const proxy = await restricted(
+    await real(),
+    'RESP2 whatever is asked for',
+    'no PUBSUB in scripts',
+  );
+  assert.deepEqual(await isExclusive(proxy.url), ['WARN_LOCK_POLLING']);
+});
+
+test('an active replica, as of KeyDB: one warning says that a lock may be granted twice', async () => {
+  const proxy = await restricted(await real(), 'the role of an active replica');
+  const { locks, warnings } = await manager(proxy.url);
+  const told: string[] = [];
+  locks.on('warning', ({ message }) => told.push(message));
+  const again = new Promise((resolve) => locks.once('reconnect', () => resolve(undefined)));
+  await until(() => warnings.length > 0, 'the warning');
+  proxy.cut();
+  await again;
+  await (await locks.acquire('a')).release();
+  assert.deepEqual(warnings, ['WARN_LOCK_ACTIVE_REPLICA']);
+  assert.match(
+    `${told}`,
+    /may grant a lock twice: 127\.0\.0\.1:\d+ is an active replica .*turn active replication off/,
+  );
+});
+
 test('no TIME in scripts: exclusive locks work by polling, one warning says so, and the rest is refused', async () => {
   const server = await real();
   const proxy = await restricted(server, 'no TIME in scripts');

@@ -14,12 +14,16 @@
 import { createHash } from 'node:crypto';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { slotOfKey } from './slots.js';
+import { frames } from './wire.js';
+import { endOfValue, PUSH } from './wire-protocols.js';
 
 /** A restriction: the command that takes the place of `words`, if it concerns them. */
 interface Restriction {
   /** The public source that documents it. */
   readonly source: string;
   readonly instead: (words: readonly string[]) => readonly string[] | undefined;
+  /** What the client gets in place of an answer or a push. */
+  readonly answer?: (frame: Buffer) => Buffer;
 }
 
 /** The command that a server answers with this error. */
@@ -111,6 +115,32 @@ export const RESTRICTIONS = {
       /^CLIENT SETINFO/i,
       () => "ERR unknown subcommand 'SETINFO'. Try CLIENT HELP.",
     ),
+  },
+  'RESP2 whatever is asked for': {
+    // Kvrocks: HELLO 3 is answered in RESP2, with a `proto` of 2.
+    source: 'https://kvrocks.apache.org/docs/supported-commands',
+    instead: ([name = '', , ...rest]) => (/^HELLO$/i.test(name) ? [name, '2', ...rest] : undefined),
+  },
+  'RESP3 without pushes': {
+    // Kvrocks with `resp3-enabled yes`.
+    source: 'https://kvrocks.apache.org/docs/supported-commands',
+    instead: () => undefined,
+    answer: (frame) =>
+      frame[0] === PUSH ? Buffer.concat([Buffer.from('*'), frame.subarray(1)]) : frame,
+  },
+  'no PUBSUB in scripts': {
+    source: 'https://kvrocks.apache.org/docs/supported-commands',
+    instead: withoutInScripts('PUBSUB'),
+  },
+  'the role of an active replica': {
+    source: 'https://docs.keydb.dev/docs/active-rep',
+    instead: ([name = '', section = '']) =>
+      /^INFO$/i.test(name) && /^(replication)?$/i.test(section)
+        ? [
+            'ECHO',
+            'redis_version:6.3.4\r\nrole:active-replica\r\nmaster_host:10.0.0.2\r\nmaster_port:6379\r\n',
+          ]
+        : undefined,
   },
   'no fields of INFO': {
     source: 'https://redis.io/docs/latest/operate/rs/references/compatibility/commands/server/',
@@ -208,7 +238,7 @@ export class RestrictedServer {
         upstream.write(this.#written(command.words));
       }
     });
-    upstream.on('data', (chunk) => client.write(chunk));
+    this.#passAnswers(upstream, client);
     for (const [socket, other] of [
       [client, upstream],
       [upstream, client],
@@ -221,6 +251,20 @@ export class RestrictedServer {
         this.#sockets.delete(socket);
       });
     }
+  }
+
+  #passAnswers(upstream: Socket, client: Socket): void {
+    const changes = this.#restrictions.flatMap(({ answer }) => answer ?? []);
+    if (changes.length === 0) {
+      upstream.on('data', (chunk) => client.write(chunk));
+      return;
+    }
+    frames(upstream, (bytes) => {
+      const length = endOfValue(bytes, 0);
+      if (length < 0) return 0;
+      client.write(changes.reduce((frame, change) => change(frame), bytes.subarray(0, length)));
+      return length;
+    });
   }
 
   #written(asked: readonly string[]): Buffer {

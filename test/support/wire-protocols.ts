@@ -60,7 +60,7 @@ export function resp(name: string, aside: string): Protocol {
 }
 
 /** The first byte of a message that is no answer. */
-const PUSH = 0x3e;
+export const PUSH = 0x3e;
 
 function show(words: readonly string[]): string {
   const text = words.join(' ').replaceAll(/\s+/g, ' ');
@@ -81,7 +81,7 @@ function wordsOf(bytes: Buffer): string[] {
 }
 
 /** Where the value ends that begins at `at`; -1 if it is not there as a whole. */
-function endOfValue(bytes: Buffer, at: number): number {
+export function endOfValue(bytes: Buffer, at: number): number {
   const line = bytes.indexOf('\r\n', at);
   if (line < 0) return -1;
   const kind = String.fromCharCode(bytes[at] ?? 0);

@@ -182,7 +182,7 @@ export class Wire {
 }
 
 /** Cuts what a socket receives into frames. `take` answers the length of the first, 0 if it is not whole. */
-function frames(socket: Socket, take: (bytes: Buffer) => number): void {
+export function frames(socket: Socket, take: (bytes: Buffer) => number): void {
   let rest: Buffer = Buffer.alloc(0);
   socket.on('data', (chunk: Buffer) => {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);

@@ -1,5 +1,5 @@
 //! A connection on which one thing is asked after the other, on the runtime. It speaks RESP3, or RESP2 with a server that
-//! has no RESP3.
+//! says so or has no RESP3.
 
 use super::descriptors::explained;
 use super::frames::Frames;
@@ -23,6 +23,8 @@ pub(super) struct Dialogue {
     resp: Resp,
     /// Whether it has subscribed. In RESP2 nothing else may be asked from then on.
     subscribes: bool,
+    /// Whether pushes have come as arrays, as RESP2 has them.
+    pushes_arrays: bool,
     /// The pushes that came before an answer, as values.
     pushes: VecDeque<Value>,
     /// Whether the server has said anything.
@@ -44,6 +46,7 @@ impl Dialogue {
             frames: Frames::new(),
             resp: Resp::Three,
             subscribes: false,
+            pushes_arrays: false,
             pushes: VecDeque::new(),
             has_spoken: false,
         };
@@ -104,10 +107,13 @@ impl Dialogue {
         };
         // Servers may not know the last commands of a login, which only name the client.
         let decisive = answers.len() - wire::NAMING_COMMANDS;
-        match answers.into_iter().take(decisive).find_map(|answer| answer.extract_error().err()) {
-            Some(error) => Err(wire::failure(&error)),
-            None => Ok(()),
+        let answers = answers.into_iter().take(decisive).map(Value::extract_error);
+        let answers: Vec<_> =
+            answers.collect::<Result<_, _>>().map_err(|error| wire::failure(&error))?;
+        if let (Resp::Three, Some(hello)) = (self.resp, answers.first()) {
+            self.resp = wire::spoken(hello);
         }
+        Ok(())
     }
 
     /// The replies to `pipeline`. If the server ends the connection, its last words are the error: a server that has too
@@ -144,16 +150,37 @@ impl Dialogue {
         channels: &[Arc<str>],
     ) -> Result<Option<Failure>, Failure> {
         self.send(&wire::subscription("SUBSCRIBE", channels)).await?;
-        let mut unconfirmed = channels.len();
-        while unconfirmed > 0 {
+        self.confirmed(&PushKind::Subscribe, channels.len()).await
+    }
+
+    /// Ends these subscriptions, which are all that it has. A server that refuses it leaves them.
+    pub(super) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> Result<(), Failure> {
+        self.send(&wire::subscription("UNSUBSCRIBE", channels)).await?;
+        if self.confirmed(&PushKind::Unsubscribe, channels.len()).await?.is_none() {
+            self.subscribes = false;
+        }
+        Ok(())
+    }
+
+    /// Waits until the server has confirmed so many changes of subscriptions; its error refuses all of them.
+    async fn confirmed(
+        &mut self,
+        change: &PushKind,
+        mut count: usize,
+    ) -> Result<Option<Failure>, Failure> {
+        while count > 0 {
             match self.receive().await? {
-                Value::Push { kind: PushKind::Subscribe, .. } => unconfirmed -= 1,
+                Value::Push { kind, .. } if kind == *change => count -= 1,
                 push @ Value::Push { .. } => self.pushes.push_back(push),
-                // An error refuses all of them.
                 answer => return Ok(answer.extract_error().err().as_ref().map(wire::failure)),
             }
         }
         Ok(None)
+    }
+
+    /// Whether messages come as arrays, which nobody can tell from answers: then it may ask for nothing else.
+    pub(super) const fn pushes_arrays(&self) -> bool {
+        self.pushes_arrays
     }
 
     /// Sends a command that changes subscriptions; [`Self::read`] gets the answer.
@@ -184,8 +211,13 @@ impl Dialogue {
             };
             if let Some(value) = frame {
                 let value = value?;
-                let is_push = self.subscribes && self.resp == Resp::Two;
-                return Ok(if is_push { values::push(value) } else { value });
+                if !self.subscribes {
+                    return Ok(value);
+                }
+                let is_array = matches!(value, Value::Array(_));
+                let value = values::push(value);
+                self.pushes_arrays |= is_array && matches!(value, Value::Push { .. });
+                return Ok(value);
             }
             let count = self.stream.read(self.frames.room()).await.map_err(|error| lost(&error))?;
             if count == 0 {

@@ -152,21 +152,17 @@ async fn join_quorum(
     Ok(persistence::forgets(&answers, &endpoint.address.to_string()))
 }
 
-/// Subscribes to the channels of `endpoint`, in RESP2 on a connection of its own, which is returned. Checks that messages
-/// may be published to the first of them, if there is one, and notes why not.
+/// Subscribes to the channels of `endpoint`, without pushes on a connection of its own, which is returned. Checks that
+/// messages may be published to the first of them, if there is one, and notes why not.
 async fn subscribe(
     dialogue: &mut Dialogue,
     endpoint: &Endpoint,
     denied: &mut Denied,
 ) -> Result<Option<Subscriber>, Failure> {
     let channel = endpoint.channels.first();
-    let (subscriber, mut failed) = match (dialogue.resp(), channel) {
-        (Resp::Three, None) => (None, None),
-        (Resp::Three, Some(_)) => (None, dialogue.subscribe(&endpoint.channels).await?),
-        (Resp::Two, _) => {
-            let (subscriber, refused) = messages::open(&alike(endpoint, dialogue)).await?;
-            (Some(subscriber), refused)
-        }
+    let (alone, mut failed) = match dialogue.resp() {
+        Resp::Two => (true, None),
+        Resp::Three => try_pushes(dialogue, &endpoint.channels).await?,
     };
     if failed.is_none()
         && let Some(channel) = channel
@@ -179,6 +175,11 @@ async fn subscribe(
             denied.pubsub = Some(NOT_COUNTED.to_owned());
         }
         let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
+    let mut subscriber = None;
+    if alone {
+        let (opened, refused) = messages::open(&alike(endpoint, dialogue)).await?;
+        (subscriber, failed) = (Some(opened), refused);
+    }
         failed = error.as_ref().map(wire::failure);
     }
     if let Some(failure) = failed {
@@ -199,6 +200,23 @@ fn counts_nobody(answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+/// Subscribes to `channels` where RESP3 has pushes. Returns whether messages need a connection of their own, since they come
+/// as arrays, as those of Kvrocks do, and the server's error if it refuses the subscription.
+async fn try_pushes(
+    dialogue: &mut Dialogue,
+    channels: &[Arc<str>],
+) -> Result<(bool, Option<Failure>), Failure> {
+    // The server of a quorum gets its channels later, so another one shows it.
+    let trial = [FREE_CHANNELS.into()];
+    let tried = if channels.is_empty() { &trial } else { channels };
+    let refused = dialogue.subscribe(tried).await?;
+    let alone = dialogue.pushes_arrays();
+    if refused.is_none() && (alone || channels.is_empty()) {
+        dialogue.unsubscribe(tried).await?;
+    }
+    Ok((alone, refused.filter(|_| !channels.is_empty())))
+}
+
     use super::*;
 
     #[test]

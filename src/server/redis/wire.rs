@@ -17,7 +17,7 @@ pub(super) use introduction::{
     probe_commands, server_time,
 };
 pub(super) use login::{
-    NAMING_COMMANDS, NOT_RESP, auth, is_without_resp3, login, stranger, subscription, value,
+    NAMING_COMMANDS, NOT_RESP, auth, is_without_resp3, login, spoken, stranger, subscription, value,
 };
 pub(in crate::server) use plain::write_plain;
 pub(crate) use plain::{Plain, taken, taken_at_once};

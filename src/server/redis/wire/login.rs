@@ -1,5 +1,6 @@
 //! The first commands of a connection, and what its first bytes say about the server.
 
+use super::super::values;
 use crate::protocol::{Failure, Refusal};
 use crate::server::{Login, Resp};
 use redis::{Cmd, Pipeline, Value};
@@ -32,6 +33,22 @@ pub(in crate::server::redis) fn is_without_resp3(failure: &Failure) -> bool {
         "ERR" => detail.contains("hello") || detail.contains("command"),
         _ => false,
     }
+}
+
+/// The protocol of a connection, as the server's answer to HELLO says: Kvrocks speaks RESP2 whatever it was asked for, unless
+/// it is configured to speak RESP3.
+///
+/// Source: <https://redis.io/docs/latest/commands/hello/>
+pub(in crate::server::redis) fn spoken(hello: &Value) -> Resp {
+    let is_three = |(name, value): (&Value, &Value)| {
+        let is_proto = match name {
+            Value::BulkString(text) => text == b"proto",
+            Value::SimpleString(text) => text == "proto",
+            _ => false,
+        };
+        is_proto && *value == Value::Int(3)
+    };
+    if values::pairs(hello).into_iter().any(is_three) { Resp::Three } else { Resp::Two }
 }
 
 /// Builds the value of a whole frame.
@@ -92,6 +109,18 @@ mod tests {
         assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
         assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
         assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
+    }
+
+    #[test]
+    fn a_server_says_which_protocol_it_speaks() {
+        for (hello, resp) in [
+            ("%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n", Resp::Three),
+            ("%1\r\n+proto\r\n:3\r\n", Resp::Three),
+            ("*4\r\n$5\r\nproto\r\n:2\r\n$7\r\nmodules\r\n*-1\r\n", Resp::Two),
+            ("+OK\r\n", Resp::Two),
+        ] {
+            assert_eq!(spoken(&value(hello.as_bytes()).unwrap()), resp, "{hello}");
+        }
     }
 
     #[test]
