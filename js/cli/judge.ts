@@ -128,6 +128,12 @@ function role(info: Info, { cluster }: Kind): Found {
   }
   return ok('role', 'it is a primary');
 }
+  if (info.get('role') === 'active-replica') {
+    return problem(
+      "it is an active replica (KeyDB's active-replica): each of its servers may grant the same lock",
+      'turn active replication off, or use another server for locks',
+    );
+  }
 
 function clusterState(answer: ServerAnswer | undefined): Found {
   if (answer === undefined || answer.refused) {

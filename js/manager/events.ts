@@ -17,6 +17,7 @@ import type { Lock } from '../lock/lock.js';
  */
 export type LockWarningCode =
   | 'WARN_LOCK_ABANDONED'
+  | 'WARN_LOCK_ACTIVE_REPLICA'
   | 'WARN_LOCK_CLOCK'
   | 'WARN_LOCK_EVICTION'
   | 'WARN_LOCK_LOGIN'

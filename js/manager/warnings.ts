@@ -48,6 +48,14 @@ export function warningOf(notice: number, server: string, text: string): Warning
         'which therefore has two votes: a quorum is safe only on servers that fail independently';
       return warning('WARN_LOCK_SAME_SERVER', `${text} are the same server, ${advice}`);
     }
+    case NoticeCode.ActiveReplica: {
+      const advice =
+        'two servers that take writes may each grant the same lock: turn active replication off, or use another server for locks';
+      return warning(
+        'WARN_LOCK_ACTIVE_REPLICA',
+        `${server} may grant a lock twice: ${text} is an active replica (KeyDB's active-replica); ${advice}`,
+      );
+    }
     case NoticeCode.Eviction: {
       const advice =
         'an evicted lock can be granted to a second owner: set the policy to noeviction, or use a separate server for locks';

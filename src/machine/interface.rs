@@ -276,6 +276,8 @@ pub enum Notice {
 /// Why locks are less safe on a server than they could be.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Risk {
+    /// The server is one of several that take writes, each before the others have them: its name.
+    ActiveReplica(String),
     /// The server may evict locks when its memory is full: its name, and its policy.
     Eviction(String),
     /// The server may lose locks when it restarts, and votes at once afterwards: its name, and why.

@@ -132,6 +132,8 @@ pub enum NoticeCode {
     LoginRefused = 9,
     /// The login of a connection is about to end, and could not be renewed yet: why.
     LoginNotRenewed = 10,
+    /// The server is one of several that take writes: its name.
+    ActiveReplica = 11,
 }
 
 /// The reason of a loss.
@@ -426,6 +428,7 @@ pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
         Notice::LoginNotRenewed(why) => (NoticeCode::LoginNotRenewed, why),
         Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
         Notice::SameServer(names) => (NoticeCode::SameServer, names),
+        Notice::Risk(Risk::ActiveReplica(name)) => (NoticeCode::ActiveReplica, name),
         Notice::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),
         Notice::Risk(Risk::Forgets(cause)) => (NoticeCode::Forgets, cause),
         Notice::Risk(Risk::Replica(name)) => (NoticeCode::Replica, name),

@@ -89,6 +89,7 @@ fn notices() -> Vec<Notice> {
         Notice::LoginNotRenewed(text()),
         Notice::Reconnected,
         Notice::SameServer(text()),
+        Notice::Risk(Risk::ActiveReplica(text())),
         Notice::Risk(Risk::Eviction(text())),
         Notice::Risk(Risk::Forgets(text())),
         Notice::Risk(Risk::Replica(text())),

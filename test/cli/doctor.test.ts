@@ -252,6 +252,17 @@ test('Garnet runs scripts at one go only with an option, and Kvrocks is no Redis
   }
 });
 
+test('an active replica, as of KeyDB, must be fixed: two of them grant one lock', async () => {
+  const proxy = await RestrictedServer.start(server.port, 'the role of an active replica');
+  const found = (await findings(1, '--url', proxy.url)).filter(({ level }) => level !== 'ok');
+  await proxy.stop();
+  const [role] = found.filter(({ check }) => check === 'role');
+  assert.match(`${role?.level} ${role?.message}`, /^problem it is an active replica .*may grant/);
+  assert.match(role?.advice ?? '', /turn active replication off/);
+  const [trial] = found.filter(({ check }) => check === 'trial');
+  assert.match(`${trial?.level} ${trial?.message}`, /^warning redis:.* may grant a lock twice/);
+});
+
 test('an administrator may ask about another user, who need not log in', async () => {
   const user = { ...leastRights('query'), name: 'somebody' };
   const url = await enrol(server, user);

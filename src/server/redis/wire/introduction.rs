@@ -61,8 +61,18 @@ pub(in crate::server::redis) fn connected_replicas(values: &[Value]) -> u32 {
 /// Whether a server's answer to [`add_probe`] says that it is a replica. An ACL may forbid INFO; then its
 /// first refused write shows it.
 pub(in crate::server::redis) fn is_replica(values: &[Value]) -> bool {
-    let role = values.get(1).and_then(|replication| info_field(replication, "role"));
-    role.is_some_and(|role| role == "slave")
+    role(values).is_some_and(|role| role == "slave")
+}
+
+/// Whether it is one of several servers that take writes, as those of `KeyDB` with active replication do.
+///
+/// Source: <https://docs.keydb.dev/docs/active-rep>
+fn is_active_replica(values: &[Value]) -> bool {
+    role(values).is_some_and(|role| role == "active-replica")
+}
+
+fn role(values: &[Value]) -> Option<String> {
+    values.get(1).and_then(|replication| info_field(replication, "role"))
 }
 
 /// The replication id changes with every promotion, the run id with every start. An ACL may forbid INFO; then
@@ -109,9 +119,9 @@ pub(in crate::server::redis) fn introduced(
         return Err(error_reply(error));
     }
     let probe = probe(values.get(..PROBE_COMMANDS).unwrap_or_default())?;
-    let risks = is_replica(values).then(|| Risk::Replica(name.to_owned()));
-    let risks = risks.into_iter().chain(eviction(memory, name));
-    Ok((probe, risks.collect()))
+    let replica = is_replica(values).then(|| Risk::Replica(name.to_owned()));
+    let active = is_active_replica(values).then(|| Risk::ActiveReplica(name.to_owned()));
+    Ok((probe, [replica, active, eviction(memory, name)].into_iter().flatten().collect()))
 }
 
 /// Every policy but one can evict locks, because all of them have a TTL.
@@ -208,6 +218,8 @@ mod tests {
             |role: &str, memory: &str| introduced(&answers("", role, memory), "a:1").unwrap().1;
         assert_eq!(risks("role:master\r\n", "maxmemory_policy:noeviction\r\n"), []);
         assert_eq!(risks("role:slave\r\n", ""), [Risk::Replica("a:1".to_owned())]);
+        let active = "role:active-replica\r\nmaster_host:b\r\n";
+        assert_eq!(risks(active, ""), [Risk::ActiveReplica("a:1".to_owned())]);
         let full = "maxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n";
         let expected = "the maxmemory-policy of a:1 is allkeys-lru".to_owned();
         assert_eq!(risks("", full), [Risk::Eviction(expected.clone())]);
