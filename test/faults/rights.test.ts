@@ -124,6 +124,57 @@ for (const command of COMMANDS) {
   });
 }
 
+for (const calls of [['EVAL'], ['EVALSHA'], ['EVAL', 'EVALSHA']]) {
+  test(`without ${calls.join(' and ')} nothing begins, and the error says what to grant`, async () => {
+    const user = without(...calls);
+    const rule = calls.map((name) => `\\+${name.toLowerCase()}`).join(' ');
+    await assert.rejects(connect(await enrol(server, user)), {
+      name: 'LockServerError',
+      serverCode: 'NOPERM',
+      message: new RegExp(
+        `locks may not run ${calls.join(', ')}: grant it by ACL SETUSER ${user.name} ${rule};`,
+      ),
+    });
+  });
+
+  test(`a server that has renamed ${calls.join(' and ')}: nothing begins, and the error names it`, async () => {
+    const renamed = await RedisServer.start({
+      args: calls.flatMap((name) => ['--rename-command', name, `other-${name}`]),
+    });
+    ended.push(() => renamed.stop());
+    await assert.rejects(connect(renamed.url), {
+      name: 'LockServerError',
+      serverCode: 'ERR',
+      message: new RegExp(`locks may not run ${calls.join(', ')}: unknown command .${calls[0]}`),
+    });
+  });
+}
+
+test('without TIME nothing begins: the error names it, and what to grant', async () => {
+  const user = without('TIME');
+  await assert.rejects(connect(await enrol(server, user)), {
+    serverCode: 'NOPERM',
+    message: new RegExp(`locks may not run TIME: grant it by ACL SETUSER ${user.name} \\+time;`),
+  });
+  const renamed = await RedisServer.start({ args: ['--rename-command', 'TIME', ''] });
+  ended.push(() => renamed.stop());
+  await assert.rejects(connect(renamed.url), {
+    serverCode: 'ERR',
+    message: /locks may not run TIME: unknown command .TIME/,
+  });
+});
+
+test('servers of a quorum without EVAL are not used', async () => {
+  const servers = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
+  ended.push(() => Promise.all(servers.map((each) => each.stop())));
+  const user = without('EVAL');
+  const quorum = await Promise.all(servers.map((each) => enrol(each, user)));
+  await assert.rejects(
+    connect({ quorum }, { longestLease: 0, connectTimeout: 2_000 }),
+    /locks may not run EVAL: grant it by ACL SETUSER no-eval \+eval/,
+  );
+});
+
 test('all that is missing is named at once', async () => {
   const user = without('ZADD', 'HSET');
   await assert.rejects(connect(await enrol(server, user)), {

@@ -68,6 +68,7 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     let other = CounterKey::Slot(0).to_string();
     pipeline.cmd("EVAL").arg("return 1").arg(2).arg(&key).arg(other);
     pipeline.cmd("EVAL").arg(KEY_IN_VARIABLE).arg(1).arg(&key);
+    probe::add_hash_with_key(&mut pipeline, &key);
     match dialect.delete {
         Delete::Script => {}
         Delete::Delifeq => {
@@ -90,10 +91,14 @@ pub(super) fn answered(
     let mut next = || values.next().unwrap_or(Value::Nil);
     let (counter, mget) = (denied(next())?, denied(next())?);
     let probe = next();
-    let refused = probe::refused(&probe)?;
+    let mut refused = probe::refused(&probe)?;
     let (eval, evalsha) = (denied(probe)?, denied(next())?);
-    let one_slot = is_cross_slot(next())?;
-    let key_in_variable = denied(next())?;
+    let two_keys = next();
+    let one_slot = is_cross_slot(two_keys.clone())?;
+    let two_keys = if one_slot { None } else { denied(two_keys)? };
+    let (key_in_variable, hash_with_key) = (denied(next())?, denied(next())?);
+    refused.deny("EVAL", &[&eval, &two_keys, &key_in_variable]);
+    refused.deny("EVALSHA", &[&evalsha, &hash_with_key]);
     let delete = if denied(next())?.is_some() { Delete::Script } else { dialect.delete };
     // Only a lack of the right to the key: fences of two counters have no order.
     let counter_denied = counter.as_ref().is_some_and(|refusal| refusal.code == "NOPERM");
@@ -205,7 +210,7 @@ mod tests {
             [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0)],
             [moved(), moved(), read_only],
         ] {
-            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, delete];
+            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, ONE, delete];
             assert_eq!(question(SLOTS, None).len(), values.len());
             let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
@@ -216,17 +221,18 @@ mod tests {
     #[test]
     fn what_a_server_denies_is_not_used() {
         let denied = "NOPERM No permissions to access a key";
-        let (counters, delete, why) = of((0..7).map(|_| error(denied)).collect());
+        let (counters, delete, why) = of((0..8).map(|_| error(denied)).collect());
         assert_eq!((counters, delete), (Counters::Locks, Delete::Script));
         let why = why.unwrap();
         assert!(why.starts_with(denied) && why.ends_with(OWN_COUNTERS), "{why}");
         let unknown = error("ERR unknown command 'MGET', with args beginning with: 'k'");
         let zero = || Value::Int(0);
-        let (counters, delete, why) = of(vec![Value::Nil, unknown, ONE, ONE, ONE, ONE, zero()]);
+        let (counters, delete, why) =
+            of(vec![Value::Nil, unknown, ONE, ONE, ONE, ONE, ONE, zero()]);
         assert_eq!((counters, delete), (Counters::Slots, Delete::Delex));
         assert!(why.unwrap().contains("MGET"));
         for refused in 2..6 {
-            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, zero()];
+            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, zero()];
             answers[refused] = error("ERR bad lua script");
             let (.., why) = of(answers);
             // The one with keys in two slots is not asked to run.
@@ -235,10 +241,49 @@ mod tests {
     }
 
     #[test]
+    fn scripts_that_nobody_may_call_are_told_from_a_few_that_a_server_refuses() {
+        let without = |refusals: &[(usize, &str)]| {
+            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, Value::Int(0)];
+            for (number, text) in refusals {
+                answers[*number] = error(text);
+            }
+            let (_, _, refused) = answered(SLOTS, answers).unwrap();
+            refused.half_done(&[], "app").map(|refusal| refusal.to_string())
+        };
+        let no = "NOPERM this user has no permissions to run the 'eval' command";
+        let grant = |rule| {
+            let names = rule_names(rule);
+            Some(format!("NOPERM locks may not run {names}: grant it by ACL SETUSER app {rule}"))
+        };
+        assert_eq!(without(&[(2, no), (4, no), (5, no)]), grant("+eval"));
+        let no_hash = "NOPERM this user has no permissions to run the 'evalsha' command";
+        assert_eq!(without(&[(3, no_hash), (6, no_hash)]), grant("+evalsha"));
+        let both = [(2, no), (4, no), (5, no), (3, no_hash), (6, no_hash)];
+        assert_eq!(without(&both), grant("+eval +evalsha"));
+        let unknown = "ERR unknown command 'EVAL', with args beginning with: 'local key'";
+        assert_eq!(
+            without(&[(2, unknown), (4, unknown), (5, unknown)]).as_deref(),
+            Some("ERR locks may not run EVAL: unknown command 'EVAL'")
+        );
+        // Services that want a key in every script, also for users without a right to this one.
+        let keyless = "ERR eval/evalsha number of keys can't be negative or zero";
+        let no_key = "NOPERM No permissions to access a key";
+        assert_eq!(without(&[(2, keyless), (3, keyless)]), None);
+        let restricted = [(2, keyless), (3, keyless), (4, no_key), (5, no_key), (6, no_key)];
+        assert_eq!(without(&restricted), None);
+        let crossed = "CROSSSLOT Keys in request don't hash to the same slot";
+        assert_eq!(without(&[(2, no), (4, crossed), (5, no)]), None);
+    }
+
+    fn rule_names(rule: &str) -> String {
+        rule.replace('+', "").to_ascii_uppercase().replace(' ', ", ")
+    }
+
+    #[test]
     fn what_a_server_denies_to_scripts_alone_is_known() {
         let asked = |refusals| {
             let values =
-                vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, Value::Int(0)];
+                vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, ONE, Value::Int(0)];
             let (dialect, denied, _) = answered(Dialect::PLAIN, values).unwrap();
             (dialect.clock, denied)
         };
@@ -256,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_tell_fails_the_connection() {
-        let answers = || vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, Value::Int(0)];
+        let answers = || vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, Value::Int(0)];
         assert!(answered(SLOTS, answers()).is_ok());
         for number in 0..answers().len() {
             for text in ["ERR upstream failure", "UNAVAILABLE try later"] {
@@ -287,8 +332,16 @@ mod tests {
             "CROSSSLOT Keys in request don't hash to the same slot",
             "ERR eval/evalsha command keys must be in same slot",
         ] {
-            let values =
-                vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, error(words), ONE, ONE];
+            let values = vec![
+                Value::Nil,
+                Value::Nil,
+                probed(["", "", ""]),
+                ONE,
+                error(words),
+                ONE,
+                ONE,
+                ONE,
+            ];
             assert_eq!(answered(Dialect::PLAIN, values).unwrap().0.counters, Counters::Slots);
         }
     }

@@ -3,13 +3,14 @@
 use super::dialect::{self, Delete, Dialect};
 use super::dialogue::{Dialogue, in_time};
 use super::link::{Link, pushed};
+use super::probe::needed;
 use super::replicas::ReplicaAcker;
 use super::subscriber::Subscriber;
 use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, renewal, wire};
 use crate::machine::{Denied, Risk, ServerProbe};
 use crate::protocol::message::FREE_CHANNELS;
 use crate::protocol::{Counters, Failure, Refusal, Script};
-use crate::server::{Abilities, Credentials, Resp};
+use crate::server::{Abilities, Credentials, Login, Resp};
 use redis::{Pipeline, Value};
 use std::io;
 use std::sync::Arc;
@@ -97,7 +98,14 @@ async fn introduce(
     endpoint: &Endpoint,
 ) -> Result<(ServerProbe, Vec<Risk>, Delete), Failure> {
     let answers = dialogue.ask(&wire::introduction(&endpoint.client_name, endpoint.db)).await?;
-    let (probe, risks) = wire::introduced(&answers, &endpoint.address.to_string())?;
+    let login = dialogue.login();
+    let introduced = wire::introduced(&answers, &endpoint.address.to_string());
+    let (probe, risks) = introduced.map_err(|failure| match wire::lasting(&failure) {
+        Some(why) if wire::is_about(why, "TIME") => {
+            Failure::Refused(needed("locks", &["TIME"], why, user(&login)))
+        }
+        _ => failure,
+    })?;
     Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
 }
 
@@ -124,12 +132,15 @@ async fn settle(
         Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,
         Purpose::Server | Purpose::Cluster => &Script::ALL,
     };
-    let login = dialogue.login();
-    let user = login.username.as_deref().unwrap_or("default");
-    match refused.half_done(scripts, user) {
+    match refused.half_done(scripts, user(&dialogue.login())) {
         Some(refusal) => Err(Failure::Refused(refusal)),
         None => Ok((dialect, denied)),
     }
+}
+
+/// The ACL user.
+fn user(login: &Login) -> &str {
+    login.username.as_deref().unwrap_or("default")
 }
 
 /// Checks what the votes of a server need. They are scripts of their own, which use no plain commands.
@@ -164,6 +175,11 @@ async fn subscribe(
         Resp::Two => (true, None),
         Resp::Three => try_pushes(dialogue, &endpoint.channels).await?,
     };
+    let mut subscriber = None;
+    if alone {
+        let (opened, refused) = messages::open(&alike(endpoint, dialogue)).await?;
+        (subscriber, failed) = (Some(opened), refused);
+    }
     if failed.is_none()
         && let Some(channel) = channel
     {
@@ -175,11 +191,6 @@ async fn subscribe(
             denied.pubsub = Some(NOT_COUNTED.to_owned());
         }
         let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
-    let mut subscriber = None;
-    if alone {
-        let (opened, refused) = messages::open(&alike(endpoint, dialogue)).await?;
-        (subscriber, failed) = (Some(opened), refused);
-    }
         failed = error.as_ref().map(wire::failure);
     }
     if let Some(failure) = failed {
@@ -189,17 +200,6 @@ async fn subscribe(
     Ok(subscriber)
 }
 
-/// The scripts ask for the number of subscribers before they grant a lock by message.
-const NOT_COUNTED: &str = "PUBSUB NUMSUB does not count this manager's subscription: its connections may lead to \
-different servers";
-
-/// Whether this answer to PUBSUB NUMSUB says that the channel has no subscriber.
-fn counts_nobody(answer: &Value) -> bool {
-    matches!(answer, Value::Array(parts) if matches!(parts.get(1), Some(Value::Int(0))))
-}
-
-#[cfg(test)]
-mod tests {
 /// Subscribes to `channels` where RESP3 has pushes. Returns whether messages need a connection of their own, since they come
 /// as arrays, as those of Kvrocks do, and the server's error if it refuses the subscription.
 async fn try_pushes(
@@ -217,6 +217,17 @@ async fn try_pushes(
     Ok((alone, refused.filter(|_| !channels.is_empty())))
 }
 
+/// The scripts ask for the number of subscribers before they grant a lock by message.
+const NOT_COUNTED: &str = "PUBSUB NUMSUB does not count this manager's subscription: its connections may lead to \
+different servers";
+
+/// Whether this answer to PUBSUB NUMSUB says that the channel has no subscriber.
+fn counts_nobody(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if matches!(parts.get(1), Some(Value::Int(0))))
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]

@@ -62,6 +62,11 @@ pub(super) fn add_to(pipeline: &mut Pipeline, channel: Option<&str>) {
     pipeline.cmd("EVALSHA").arg(&*PROBE_HASH).arg(0);
 }
 
+/// Adds a call by its hash that has a key, which some services want of every script.
+pub(super) fn add_hash_with_key(pipeline: &mut Pipeline, key: &str) {
+    pipeline.cmd("EVALSHA").arg(&*PROBE_HASH).arg(1).arg(key);
+}
+
 /// What a server refuses to scripts, and its words about it.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Refused {
@@ -69,6 +74,8 @@ pub(super) struct Refused {
     pub(super) publish: Option<String>,
     /// Other commands, by name.
     commands: Vec<(String, String)>,
+    /// The commands that call scripts.
+    calls: Vec<(&'static str, Refusal)>,
 }
 
 /// Reads the answer of the probe. Fails if it does not tell whether scripts may read the clock and publish.
@@ -84,7 +91,7 @@ pub(super) fn refused(answer: &Value) -> Result<Refused, Failure> {
         .filter(|text| wire::is_about_the_command(text))
         .filter_map(|text| text.split_once(' ').map(|(name, why)| (name.into(), why.into())))
         .collect();
-    Ok(Refused { clock, publish: publish.or(count), commands })
+    Ok(Refused { clock, publish: publish.or(count), commands, calls: Vec::new() })
 }
 
 /// The error that a script got, if it lasts.
@@ -95,9 +102,22 @@ fn lasting(error: String) -> Result<String, Failure> {
 }
 
 impl Refused {
-    /// The refusal of a server where one of `scripts` could end after its first write; none if all of them can run.
-    /// `user` is the ACL user.
+    /// Notes that a command which calls scripts is refused itself: whatever it calls, the server's words are the same.
+    pub(super) fn deny(&mut self, call: &'static str, refusals: &[&Option<Refusal>]) {
+        if let [Some(first), rest @ ..] = refusals
+            && rest.iter().all(|refusal| refusal.as_ref() == Some(first))
+        {
+            self.calls.push((call, first.clone()));
+        }
+    }
+
+    /// The refusal of a server where one of `scripts` could not be called, or end after its first write; none if all of them
+    /// can run. `user` is the ACL user.
     pub(super) fn half_done(&self, scripts: &[Script], user: &str) -> Option<Refusal> {
+        let calls: Vec<_> = self.calls.iter().map(|(name, _)| *name).collect();
+        if let Some((_, why)) = self.calls.first() {
+            return Some(needed("locks", &calls, why, user));
+        }
         let runs = |name: &str| {
             let call = format!("call('{name}'");
             scripts.iter().any(|script| script.source().contains(&call))
@@ -105,19 +125,23 @@ impl Refused {
         let missing: Vec<_> = self.commands.iter().filter(|(name, _)| runs(name)).collect();
         let (_, why) = missing.first()?;
         let names = missing.iter().map(|(name, _)| &**name).collect::<Vec<_>>();
-        let all = names.join(", ");
         let denied = wire::forbidden_to_a_script(why).is_some();
-        let (code, detail) = if denied {
-            let rule = names.join(" +").to_ascii_lowercase();
-            let detail = format!(
-                "the scripts of locks may not run {all}: grant it by ACL SETUSER {user} +{rule}"
-            );
-            ("NOPERM", detail)
-        } else {
-            ("ERR", format!("the scripts of locks may not run {all}: {why}"))
-        };
-        Some(Refusal { code: code.to_owned(), detail })
+        let code = if denied { "NOPERM" } else { "ERR" };
+        let why = Refusal { code: code.to_owned(), detail: why.clone() };
+        Some(needed("the scripts of locks", &names, &why, user))
     }
+}
+
+/// The refusal of commands without which there are no locks. `who` must run them.
+pub(super) fn needed(who: &str, names: &[&str], why: &Refusal, user: &str) -> Refusal {
+    let all = names.join(", ");
+    let detail = if why.code == "NOPERM" {
+        let rule = names.join(" +").to_ascii_lowercase();
+        format!("{who} may not run {all}: grant it by ACL SETUSER {user} +{rule}")
+    } else {
+        format!("{who} may not run {all}: {}", why.detail)
+    };
+    Refusal { code: why.code.clone(), detail }
 }
 
 #[cfg(test)]

@@ -22,6 +22,6 @@ pub(super) use login::{
 pub(in crate::server) use plain::write_plain;
 pub(crate) use plain::{Plain, taken, taken_at_once};
 pub(super) use refusal::{
-    brief, error_reply, failure, forbidden_to_a_script, is_about_the_command, is_login, lasting,
-    refused,
+    brief, error_reply, failure, forbidden_to_a_script, is_about, is_about_the_command, is_login,
+    lasting, refused,
 };

@@ -57,6 +57,13 @@ pub(in crate::server) fn lasting(failure: &Failure) -> Option<&Refusal> {
     }
 }
 
+/// Whether a refusal names this command, which every server quotes in a way of its own.
+pub(in crate::server) fn is_about(refusal: &Refusal, command: &str) -> bool {
+    let quoted =
+        |word: &str| word.trim_matches(|mark: char| !mark.is_ascii_alphanumeric()) == command;
+    refusal.detail.to_ascii_uppercase().split_whitespace().any(quoted)
+}
+
 /// Whether a server has refused a login, or wants one.
 pub(in crate::server) fn is_login(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(refusal) if refusal.is_login())
@@ -143,6 +150,19 @@ mod tests {
         ] {
             let Failure::Refused(refusal) = refused(code, detail) else { panic!("not refused") };
             assert_eq!((refusal.code.as_str(), refusal.detail.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_command() {
+        for (detail, named) in [
+            ("this user has no permissions to run the 'time' command", true),
+            ("unknown command `TIME`, with args beginning with:", true),
+            ("unknown command 'CONFIG'", false),
+            ("a timeout", false),
+        ] {
+            let refusal = Refusal { code: "ERR".to_owned(), detail: detail.to_owned() };
+            assert_eq!(is_about(&refusal, "TIME"), named, "{detail}");
         }
     }
 
