@@ -39,7 +39,9 @@ type Info = ReadonlyMap<string, string>;
 /** The findings about one server, except those about rights. */
 export function judge(survey: ServerSurvey, kind: Kind): Found[] {
   if (survey.failure !== undefined) {
-    const advice = 'make sure that it runs, and that host, port, TLS and login are right';
+    const advice = /^(WRONGPASS|NOAUTH|NOPERM)\b/.test(survey.failure)
+      ? 'the server refuses the login: check username and password, and the ACL user'
+      : 'make sure that it runs, and that host, port, TLS and login are right';
     return [{ check: 'connection', level: 'problem', message: survey.failure, advice }];
   }
   const [about, config, cluster] = survey.answers;
@@ -126,14 +128,14 @@ function role(info: Info, { cluster }: Kind): Found {
     const primary = `${info.get('master_host')}:${info.get('master_port')}`;
     return problem(`it is a replica of ${primary}`, 'name its primary, or its Sentinels');
   }
-  return ok('role', 'it is a primary');
-}
   if (info.get('role') === 'active-replica') {
     return problem(
       "it is an active replica (KeyDB's active-replica): each of its servers may grant the same lock",
       'turn active replication off, or use another server for locks',
     );
   }
+  return ok('role', 'it is a primary');
+}
 
 function clusterState(answer: ServerAnswer | undefined): Found {
   if (answer === undefined || answer.refused) {

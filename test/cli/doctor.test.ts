@@ -284,8 +284,30 @@ test('a server that cannot be reached, or refuses the login, must be fixed; no p
   assert.deepEqual(closed[0]?.check, 'connection');
   assert.match(closed[0]?.message ?? '', /Connection refused/);
   const wrong = await findings(1, '--url', server.url.replace('//', '//nobody:s3cret@'));
-  assert.match(wrong[0]?.message ?? '', /WRONGPASS/);
+  const [login, trial] = complaints(wrong);
+  assert.match(login?.join(' ') ?? '', /^problem connection WRONGPASS /);
+  assert.match(
+    trial?.join(' ') ?? '',
+    /^problem trial cannot connect .* WRONGPASS .*check username and password/,
+  );
+  assert.match(wrong[0]?.advice ?? '', /username and password/);
   assert.doesNotMatch(JSON.stringify([closed, wrong]), /s3cret/);
+  const own = await RedisServer.start({ args: ['--requirepass', 'right'] });
+  const none = complaints(await findings(1, '--url', own.url));
+  await own.stop();
+  assert.match(none[0]?.join(' ') ?? '', /^problem connection NOAUTH /);
+});
+
+test('a login that may not do what locks need is told at the trial too', async () => {
+  const user = { ...leastRights(), name: 'no-eval' };
+  const url = await enrol(server, { ...user, rules: [...user.rules, '-eval'] });
+  const found = complaints(await findings(1, '--url', url));
+  assert.ok(found.some(([, check]) => check === 'rights'));
+  const trial = found.find(([, check]) => check === 'trial');
+  assert.match(
+    trial?.join(' ') ?? '',
+    /^problem trial cannot connect .*grant it by ACL SETUSER no-eval \+eval/,
+  );
 });
 
 test('a server that hangs is given up', async () => {
