@@ -1,0 +1,5 @@
+/** A login that changes under a lock, and between its steps. */
+
+import { breakEveryStep } from './harness.js';
+
+breakEveryStep('login');
