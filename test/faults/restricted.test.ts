@@ -113,9 +113,11 @@ test('RESP3 without pushes: a quorum hands its locks off by messages', async () 
     servers.map((each) => restricted(each, 'RESP3 without pushes')),
   );
   const target = { quorum: proxies.map(({ url }) => url) };
+  const broken: string[] = [];
   const open = async () => {
     const locks = await connect(target, { longestLease: 0, connectTimeout: 2_000 });
     ended.push(() => locks.close());
+    locks.on('disconnect', ({ message }) => broken.push(message));
     return locks;
   };
   const [a, b] = [await open(), await open()];
@@ -128,6 +130,7 @@ test('RESP3 without pushes: a quorum hands its locks off by messages', async () 
     a.stats().servers.map(({ pubsub }) => pubsub),
     [true, true, true],
   );
+  assert.deepEqual(broken, []);
 });
 
 test('no PUBSUB in scripts, as on Kvrocks: one warning says that waiters poll, and they get their locks', async () => {

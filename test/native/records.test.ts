@@ -280,6 +280,7 @@ test('JavaScript reads a record of every loss, of every notice and of a heartbea
     'LoginNotRenewed',
     'Reconnected',
     'SameServer',
+    'ActiveReplica',
     'Eviction',
     'Forgets',
     'Replica',
