@@ -34,11 +34,11 @@ impl Refusal {
         Self { code: "TRYAGAIN".to_owned(), detail }
     }
 
-    /// Whether the server has refused a login, or wants one. Redis before 6 has no code for a wrong password.
+    /// Whether the server has refused a login, or wants one. Redis before 6 and Kvrocks have no code for a wrong password.
     #[must_use]
     pub fn is_login(&self) -> bool {
         matches!(self.code.as_str(), "WRONGPASS" | "NOAUTH")
-            || self.code == "ERR" && self.detail.contains("invalid password")
+            || self.code == "ERR" && self.detail.to_ascii_lowercase().contains("invalid password")
     }
 
     /// Whether the server would refuse any connection with this login: it is wrong, or lacks a right.

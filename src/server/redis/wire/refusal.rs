@@ -154,6 +154,20 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_login_is_known_without_a_code() {
+        for (code, detail, login) in [
+            ("WRONGPASS", "invalid username-password pair or user is disabled.", true),
+            ("NOAUTH", "Authentication required.", true),
+            // Redis 5, and Kvrocks.
+            ("ERR", "invalid password", true),
+            ("ERR", "Invalid password", true),
+            ("ERR", "unknown command 'HELLO'", false),
+        ] {
+            assert_eq!(is_login(&refused(code, detail)), login, "{code} {detail}");
+        }
+    }
+
+    #[test]
     fn a_refusal_names_its_command() {
         for (detail, named) in [
             ("this user has no permissions to run the 'time' command", true),
