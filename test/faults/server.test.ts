@@ -300,25 +300,9 @@ test('READONLY: a replica refuses, and acquire goes on once it is promoted', asy
   assert.equal(await (await pending).release(), true);
 });
 
-test('NOPERM: the error names what the user may not do', async () => {
-  await server.admin.call(
-    'ACL',
-    'SETUSER',
-    'poor',
-    'on',
-    '>pw',
-    '~*',
-    '+@all',
-    '-evalsha',
-    '-eval',
-  );
-  const url = server.url.replace('//', '//poor:pw@');
-  const poor = await connect(url);
-  await assert.rejects(poor.acquire('a'), refusal('NOPERM', /evalsha.*ACL/s));
-  await poor.close();
-
-  await server.admin.call('ACL', 'SETUSER', 'poor', 'resetkeys', '~other:*', '+@all');
-  const stranger = await connect(url);
+test('NOPERM: the error says that the user may not use this key', async () => {
+  await server.admin.call('ACL', 'SETUSER', 'poor', 'on', '>pw', '~other:*', '+@all');
+  const stranger = await connect(server.url.replace('//', '//poor:pw@'));
   await assert.rejects(stranger.acquire('a'), refusal('NOPERM', /ACL/));
   assert.equal(await server.admin.exists('lock:a'), 0);
   await stranger.close();
