@@ -27,14 +27,18 @@ async function asAdmin<T>(scene: Scene, ask: (admin: Redis) => Promise<T>): Prom
   }
 }
 
-/** Resolves when a connection has logged in again, or after the time that an unanswered command gets. */
-async function loggedIn(scene: Scene): Promise<void> {
+/** How often connections have logged in again: the first login of a connection is a part of HELLO. */
+async function logins(admin: Redis): Promise<number> {
+  const stats = await admin.info('commandstats');
+  return Number(/^cmdstat_auth:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+}
+
+/** Resolves when a connection has logged in again since `change`, or after the time that an unanswered command gets. */
+async function loggedIn(scene: Scene, change: (admin: Redis) => Promise<unknown>): Promise<void> {
   await asAdmin(scene, async (admin) => {
-    const logged = async () =>
-      `${await admin.client('LIST')}`
-        .split('\n')
-        .some((line) => line.includes(` user=${userOf(scene)} `) && line.includes(' cmd=auth '));
-    await until(logged, 'the login', COMMAND_MS).then(
+    const before = await logins(admin);
+    await change(admin);
+    await until(async () => (await logins(admin)) > before, 'the login', COMMAND_MS).then(
       () => scene.note('logged in'),
       () => {},
     );
@@ -61,11 +65,10 @@ async function open(scene: Scene): Promise<Client> {
   await warmUp(locks);
   const change = async () => {
     password = secondOf(scene);
-    await asAdmin(scene, (admin) =>
-      admin.call('ACL', 'SETUSER', username, 'resetpass', `>${password}`),
-    );
-    next({ username, password });
-    await loggedIn(scene);
+    await loggedIn(scene, async (admin) => {
+      await admin.call('ACL', 'SETUSER', username, 'resetpass', `>${password}`);
+      next({ username, password });
+    });
   };
   return { locks, change };
 }
@@ -136,7 +139,7 @@ const awaited: Feature<Client, Holder> = {
     const waits = async () => (await locks.query({ name: scene.name })).pending.length > 0;
     let over = false;
     const left = until(async () => over || (await waits()), 'a waiter', 60_000)
-      .then(() => loggedIn(scene))
+      .then(() => loggedIn(scene, async () => {}))
       .then(() => lock.release())
       .catch(() => {});
     const leave = async () => {
