@@ -39,6 +39,7 @@ export type {
   UrlLike,
 } from './connect/target.js';
 export type { Pem, TlsOptions } from './connect/tls.js';
+export type { Leader, LeadOptions, LeadState, Term, TermEnd } from './lead/options.js';
 export type { LockLostMessage, LockTrace } from './lock/diagnostics.js';
 export type { Lock, LockJson, LockMode } from './lock/lock.js';
 export type { LockSet } from './lock/lock-set.js';

@@ -2,6 +2,7 @@
 
 import { EventEmitter } from 'node:events';
 import type { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
+import type { Term, TermEnd } from '../lead/options.js';
 import type { Lock } from '../lock/lock.js';
 
 /**
@@ -54,6 +55,8 @@ export interface LockWarning extends LockError {
  * locks.on('disconnect', (error) => console.error(error.message))
  * locks.on('reconnect', () => console.error('connected again'))
  * locks.on('close', () => console.error('closed'))
+ * locks.on('elected', (term) => console.error(`leads ${term.name} with ${term.fence}`))
+ * locks.on('stepDown', (term, end) => console.error(`leads ${term.name} no more: ${end}`))
  * locks.on('warning', (warning) => console.error(warning.code, warning.message))
  * ```
  */
@@ -80,6 +83,10 @@ export interface LockManagerEvents {
    * connection. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockWarning];
+  /** This process leads, by `lead`: its callback begins. */
+  elected: [term: Term];
+  /** It leads no more: its term has ended, or is lost while the callback still runs. */
+  stepDown: [term: Term, end: TermEnd];
   /** The manager was closed, and holds no lock any more. */
   close: [];
 }

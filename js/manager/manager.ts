@@ -2,6 +2,15 @@ import { EventEmitter } from 'node:events';
 import { onAbort } from '../base/abort.js';
 import { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../base/names.js';
+import { Campaigns } from '../lead/campaigns.js';
+import { lead, leaderLockOf } from '../lead/lead.js';
+import {
+  checkLeadOptions,
+  type Leader,
+  type LeadOptions,
+  type Term,
+  type TermEnd,
+} from '../lead/options.js';
 import { Acquisition } from '../lock/acquisition.js';
 import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
@@ -29,6 +38,7 @@ import {
 import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
 import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
+import { callListeners } from '../native/calls.js';
 import { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
@@ -87,6 +97,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #defaultRequest: AcquireRequest;
   /** The subjects of the warnings that were emitted. */
   readonly #warned = new Set<string>();
+  readonly #campaigns = new Campaigns();
+  /** Aborted when the manager begins to close. */
+  readonly #ending = new AbortController();
   #closing: Promise<void> | undefined;
 
   static {
@@ -335,6 +348,84 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return runOnce<T>(this, manager, key, once, body);
   }
 
+  /** Leads with the default options, as described below. */
+  lead(name: string, callback: (term: Term) => unknown): Promise<void>;
+  /**
+   * Elects a leader among all callers of `name`, in any process, and runs `callback` while this caller leads. It waits in
+   * the queue of the lock `leader:` and `name` for as long as it takes. When the callback has ended or the lease is lost, it
+   * campaigns again, at the end of the queue; after a term that was shorter than its lease it first pauses, from 100 ms up to
+   * 10 s, twice as long each time.
+   *
+   * The lead is passed on when the callback has ended, so that no two callbacks run at a time: it should end soon once
+   * `term.signal` is aborted. Only `close` and a loss do not wait for that.
+   *
+   * @param name - 1 to 1017 bytes of UTF-8.
+   * @param callback - Gets the term. It may return at any time, which passes the lead on.
+   * @returns Resolves when `signal` is aborted or the manager is closed, once the callback has ended.
+   * @throws The error of the callback, unless it is an `AbortError`, a `LockLostError`, a `StaleFenceError`, or the reason of
+   *   `term.signal`, when that is aborted. With `onError` that gets the error, and the campaign goes on.
+   * @throws LockServerError if the server refuses; `onError` gets this one, too.
+   * @throws LockClosedError if the manager was closed before.
+   * @throws TypeError, RangeError if an argument is invalid; nothing is sent.
+   *
+   * @example
+   * ```ts
+   * const stop = new AbortController()
+   * process.once('SIGTERM', () => stop.abort())
+   * const leading = locks.lead('scheduler', { signal: stop.signal }, async ({ signal, fence }) => {
+   *   while (!signal.aborted) await plan(fence, signal)
+   * })
+   * ```
+   */
+  lead(
+    name: string,
+    options: LeadOptions | undefined,
+    callback: (term: Term) => unknown,
+  ): Promise<void>;
+  async lead(name: string, ...rest: unknown[]): Promise<void> {
+    const [options, callback] = rest.length < 2 ? [undefined, rest[0]] : rest;
+    const lock = this.#leaderLockOf(name);
+    const { request, onError } = checkLeadOptions(options, this.#defaults);
+    checkCallback(callback);
+    const traced = withOrigin(request, this.lead);
+    const nested = NestedCall.of(this, lock, traced, this.lead);
+    const manager = {
+      closing: this.#ending.signal,
+      // It answers no `null` to a request that waits.
+      take: (each: string, wanted: AcquireRequest) =>
+        this.#take(each, wanted, nested) as Promise<SharedHandle>,
+      elected: this.#onElected,
+      steppedDown: this.#onSteppedDown,
+    };
+    const end = this.#campaigns.begin(name);
+    try {
+      await lead(this, manager, name, { request: traced, onError }, callback);
+    } finally {
+      end();
+    }
+  }
+
+  /**
+   * Tells who leads, as the server knows it: a leader that has crashed is told until its lease ends.
+   *
+   * @param name - The name that was given to `lead`.
+   * @returns The leader, or `null` if nobody leads.
+   * @throws as `query` does.
+   *
+   * @example
+   * ```ts
+   * const leader = await locks.leader('scheduler')
+   * console.log(leader?.clientId === locks.clientId) // false
+   * ```
+   */
+  async leader(name: string): Promise<Leader | null> {
+    const { held } = await this.query({ name: this.#leaderLockOf(name) });
+    const [holder] = held;
+    if (holder === undefined) return null;
+    const { clientId, label, ttl } = holder;
+    return { name, clientId, label, ttl };
+  }
+
   /**
    * Takes over a lock from the process or manager that acquired it: a new token replaces its `token`, and the lock is
    * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
@@ -466,7 +557,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   stats(): LockStats {
-    return readStats(this.#channel);
+    return readStats(this.#channel, this.#campaigns.states);
   }
 
   /**
@@ -500,6 +591,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   async #close(): Promise<void> {
+    this.#ending.abort();
     await this.#channel.close();
     this.emit('close');
   }
@@ -512,6 +604,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       checkName(name);
       this.#checkKey(name as string);
     }
+  }
+
+  /** The name of the lock for which a leader campaigns, checked. */
+  #leaderLockOf(name: unknown): string {
+    checkName(name);
+    const lock = leaderLockOf(name);
+    this.#check(lock);
+    return lock;
   }
 
   #checkKey(name: string): void {
@@ -697,6 +797,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       tracing.lost.publish({ lock: lock.name, server, clientId, error, holder: lock });
     }
     this.emit('lost', lock, error);
+  };
+
+  readonly #onElected = (term: Term): void => {
+    this.#campaigns.lead(term.name, 1);
+    callListeners(() => this.emit('elected', term));
+  };
+
+  readonly #onSteppedDown = (term: Term, end: TermEnd): void => {
+    this.#campaigns.lead(term.name, -1);
+    callListeners(() => this.emit('stepDown', term, end));
   };
 
   readonly #onAbandoned = (lock: Lock): void => {

@@ -1,9 +1,11 @@
 /** The counters of a manager. */
 
+import type { LeadState } from '../lead/options.js';
 import type { NativeChannel } from '../native/channel.js';
 
 /**
- * Counters since `connect`, except `held`, `lingering`, `waiting`, `oldestHold` and `servers`, which are current values.
+ * Counters since `connect`, except `held`, `leads`, `lingering`, `waiting`, `oldestHold` and `servers`, which are current
+ * values.
  *
  * @example
  * ```ts
@@ -14,6 +16,8 @@ import type { NativeChannel } from '../native/channel.js';
 export interface LockStats {
   /** Locks that callers of this manager hold. */
   readonly held: number;
+  /** The names for which `lead` campaigns, and which of them this process leads. */
+  readonly leads: readonly LeadState[];
   /** Locks that no caller holds any more, which the manager keeps for its next callers; see `linger`. */
   readonly lingering: number;
   /** Acquires that have not ended. */
@@ -103,11 +107,12 @@ export interface HandOffCount {
 }
 
 /** @internal */
-export function readStats(channel: NativeChannel): LockStats {
+export function readStats(channel: NativeChannel, leads: readonly LeadState[]): LockStats {
   const { handOffs, servers, ...counts } = channel.stats();
   const last = handOffs.length - 1;
   return {
     ...counts,
+    leads,
     abandoned: channel.abandoned,
     oldestHold: channel.oldestHold,
     handOffs: handOffs.map((count, slot) => ({

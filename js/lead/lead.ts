@@ -1,0 +1,121 @@
+/** Leader election: campaigns for a lock, runs the callback for each term, and campaigns again. */
+
+import { onAbort } from '../base/abort.js';
+import { LockLostError, StaleFenceError } from '../base/errors.js';
+import type { SharedHandle } from '../lock/lock.js';
+import type { AcquireRequest } from '../lock/options.js';
+import { runUnder } from '../request/request.js';
+import type { LeadRequest, Term } from './options.js';
+import { LeaderTerm, type TermListener } from './term.js';
+
+/** The name of a leader's lock begins so: by that the command line and the page tell it from other locks. @internal */
+export const LEADER = 'leader:';
+
+/** The name of the lock for which `lead` campaigns. @internal */
+export function leaderLockOf(name: string): string {
+  return `${LEADER}${name}`;
+}
+
+/** What a campaign needs of its manager. @internal */
+export interface LeadManager extends TermListener {
+  /** Aborted when the manager is closed. */
+  readonly closing: AbortSignal;
+  /** Waits for a lock. */
+  take(name: string, request: AcquireRequest): Promise<SharedHandle>;
+}
+
+/**
+ * The pause after a term that was shorter than its lease, or that never began since the server refused. Each is twice as
+ * long as the one before: a callback that fails at once must not keep the servers busy.
+ */
+const PAUSE_MS_FIRST = 100;
+const PAUSE_MS_MAX = 10_000;
+
+/** Those of the process: a test may replace them. */
+const { clearTimeout, setTimeout } = globalThis;
+
+/** See `LockManager.lead`. `owner` stands for the manager. @internal */
+export async function lead(
+  owner: object,
+  manager: LeadManager,
+  name: string,
+  { request, onError }: LeadRequest,
+  callback: (term: Term) => unknown,
+): Promise<void> {
+  const { closing } = manager;
+  const { signal: stop, ttl } = request;
+  const wasOpen = !closing.aborted;
+  const isOver = () => stop?.aborted === true || closing.aborted;
+  let pause = 0;
+  while (stop?.aborted !== true) {
+    let term: LeaderTerm | undefined;
+    try {
+      const lock = await manager.take(leaderLockOf(name), request);
+      term = new LeaderTerm(name, lock, manager);
+      await serve(owner, term, stop, callback);
+    } catch (error) {
+      if (term === undefined && wasOpen && isOver()) return;
+      if (onError === undefined || !wasOpen) throw error;
+      onError(error);
+    }
+    if (isOver()) return;
+    pause = (term?.lasted ?? 0) >= ttl ? 0 : nextPause(pause);
+    await sleepUnless(pause, stop, closing);
+  }
+}
+
+function nextPause(last: number): number {
+  return last === 0 ? PAUSE_MS_FIRST : Math.min(2 * last, PAUSE_MS_MAX);
+}
+
+/**
+ * Runs the callback for one term, and resigns when it has ended: not before, since it may do a leader's work until then.
+ * Rejects with its error, unless the callback only broke off because its term was over.
+ */
+async function serve(
+  owner: object,
+  term: LeaderTerm,
+  stop: AbortSignal | undefined,
+  callback: (term: Term) => unknown,
+): Promise<void> {
+  let brokeOff = false;
+  const run = async () => {
+    try {
+      await callback(term);
+    } catch (error) {
+      brokeOff = isBreakOff(error, term);
+      throw error;
+    }
+  };
+  term.begin(stop);
+  try {
+    await runUnder(owner, [term.lock], run);
+    term.end(term.signal.aborted ? 'resigned' : 'returned');
+  } catch (error) {
+    const isLoss = error instanceof LockLostError && error.lock === term.lock.name;
+    term.end(isLoss ? 'lost' : brokeOff ? 'resigned' : 'threw');
+    if (!isLoss && !brokeOff) throw error;
+  }
+}
+
+/** Whether the end of the term explains an error of its callback. */
+function isBreakOff(error: unknown, { lock, signal }: LeaderTerm): boolean {
+  if (!signal.aborted && lock.held) return false;
+  const { name, cause } = Object(error) as { name?: unknown; cause?: unknown };
+  const isAbort = error === signal.reason || cause === signal.reason || name === 'AbortError';
+  return isAbort || error instanceof LockLostError || error instanceof StaleFenceError;
+}
+
+/** Waits for a while, or until one of the signals is aborted. */
+function sleepUnless(ms: number, ...signals: (AbortSignal | undefined)[]): Promise<void> {
+  if (ms === 0) return Promise.resolve();
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      for (const forget of forgets) forget();
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    const forgets = signals.map((signal) => (signal ? onAbort(signal, end) : () => {}));
+  });
+}

@@ -1,0 +1,71 @@
+/** One term of a leader: from its grant until it is over, for whatever reason. */
+
+import { onAbort } from '../base/abort.js';
+import type { LockLostError } from '../base/errors.js';
+import type { SharedHandle } from '../lock/lock.js';
+import type { Term, TermEnd } from './options.js';
+
+/** Gets the beginning and the end of each term. @internal */
+export interface TermListener {
+  elected(term: Term): void;
+  steppedDown(term: Term, end: TermEnd): void;
+}
+
+/** @internal */
+export class LeaderTerm implements Term {
+  readonly name: string;
+  readonly lock: SharedHandle;
+  readonly since = new Date();
+  readonly #abort = new AbortController();
+  readonly #begun = performance.now();
+  readonly #listener: TermListener;
+  #forgets: readonly (() => void)[] = [];
+  #isOver = false;
+
+  constructor(name: string, lock: SharedHandle, listener: TermListener) {
+    this.name = name;
+    this.lock = lock;
+    this.#listener = listener;
+  }
+
+  /** Begins the term, which ends with its lock; its signal is aborted before, if `stop` is. */
+  begin(stop: AbortSignal | undefined): void {
+    const { signal } = this.lock;
+    const lost = () => {
+      this.#abort.abort(signal.reason);
+      this.end((signal.reason as LockLostError).reason === 'closed' ? 'resigned' : 'lost');
+    };
+    const stopped = () => this.#abort.abort(stop?.reason);
+    this.#listener.elected(this);
+    this.#forgets = [
+      onAbort(signal, lost),
+      stop === undefined ? () => {} : onAbort(stop, stopped),
+    ];
+    // What was aborted before has no event.
+    if (signal.aborted) lost();
+    else if (stop?.aborted === true) stopped();
+  }
+
+  get fence(): number {
+    return this.lock.fence;
+  }
+
+  get signal(): AbortSignal {
+    // A loss is noticed by this, though the event loop may have been blocked since.
+    void this.lock.signal;
+    return this.#abort.signal;
+  }
+
+  /** How long ago the term began, in ms. */
+  get lasted(): number {
+    return performance.now() - this.#begun;
+  }
+
+  /** The term is over. Only the first reason counts. */
+  end(end: TermEnd): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const forget of this.#forgets) forget();
+    this.#listener.steppedDown(this, end);
+  }
+}
