@@ -1,6 +1,6 @@
 // One lock: its holders, its wait queue, and its release behind a question.
 
-import { element, leaseOf, nameOf, sinceOf } from './format.mjs';
+import { element, leaseOf, modeOf, nameOf, sinceOf } from './format.mjs';
 import { human, printable } from './people.mjs';
 
 /** So many waiters are listed. */
@@ -96,9 +96,9 @@ export class Details {
 
 function summary(lock) {
   if (lock === undefined || lock.mode === null) return 'It is held by nobody.';
-  const { mode, waiters, changes } = lock;
+  const { waiters, changes } = lock;
   const queue = waiters.length === 0 ? 'Nobody waits.' : `${waiters.length} waiting.`;
-  return `It is held, ${mode}. ${queue} New owners seen: ${changes}.`;
+  return `It is held, ${modeOf(lock)}. ${queue} New owners seen: ${changes}.`;
 }
 
 function fill(selector, items, cellsOf) {

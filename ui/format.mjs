@@ -2,6 +2,11 @@
 
 import { human, moment } from './people.mjs';
 
+/** How a lock is held, as people are told; '' while it is free. A leader holds its lock alone. */
+export function modeOf({ kind, mode }) {
+  return kind === 'leader' && mode === 'exclusive' ? 'leader' : (mode ?? '');
+}
+
 /** The name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
 export function nameOf({ label, client }) {
   return label ?? client.slice(-8);

@@ -1,6 +1,6 @@
 // The table of locks: searched and sorted whole, but only the rows that can be seen are in the document.
 
-import { element, heldOf, leaseOf, nameOf } from './format.mjs';
+import { element, heldOf, leaseOf, modeOf, nameOf } from './format.mjs';
 import { human, printable } from './people.mjs';
 
 /** The height of a row, as in style.css. */
@@ -15,7 +15,7 @@ const oldest = (times) => times.reduce((a, b) => Math.min(a, b), Number.POSITIVE
 /** What each column is sorted by. A first click shows the greatest first, except for text. */
 const KEYS = {
   name: ({ name }) => name,
-  mode: ({ mode }) => mode ?? '',
+  mode: modeOf,
   holder: ({ holders }) => holders.map(nameOf).join(),
   fence: ({ holders }) => holders[0]?.fence ?? 0,
   held: ({ holders }, now) => now - oldest(holders.map(({ since }) => since)),
@@ -181,7 +181,7 @@ function rowFor(name) {
 
 /** Writes what has changed: a text that stays the same is not touched. */
 function fill(row, lock, now) {
-  const { name, mode, holders, waiters, changes } = lock;
+  const { name, holders, waiters, changes } = lock;
   const [holder] = holders;
   const more = holders.length > 1 ? ` +${holders.length - 1}` : '';
   const longest =
@@ -189,7 +189,7 @@ function fill(row, lock, now) {
   const [own, kind, who, fence, held, lease, waiting, wait, count] = row.cells;
   write(own, printable(name));
   own.title = printable(name);
-  write(kind, mode ?? 'free');
+  write(kind, modeOf(lock) || 'free');
   write(who, holder === undefined ? 'nobody' : printable(nameOf(holder)) + more);
   who.title = holders.map((each) => printable(nameOf(each))).join(', ');
   write(fence, holder?.fence == null ? '' : String(holder.fence));

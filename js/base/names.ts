@@ -17,12 +17,28 @@ export const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waite
 const SUFFIX_LENGTHS = [...RESERVED_SUFFIXES].map(({ length }) => length);
 const SUFFIX_MIN = Math.min(...SUFFIX_LENGTHS);
 const SUFFIX_MAX = Math.max(...SUFFIX_LENGTHS);
+const LEADER = 'leader:';
 const COLON = ':'.charCodeAt(0);
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;
 const TAGGED = /^(.+)::(?:fence|queue|shared|waiters|waiting)$/s;
 /** The counters of fences: of a server, and of the slots of a Cluster. */
 const COUNTER = /^holdfast:(?:\{\d+\}:)?fence$/;
+
+/**
+ * The name of the lock for which `lead` campaigns. By its beginning the command line, the page and the metrics tell it from
+ * other locks, so nothing more has to be stored.
+ *
+ * @internal
+ */
+export function leaderLockOf(name: string): string {
+  return `${LEADER}${name}`;
+}
+
+/** Whether a lock is a leader's: it is held, and waited for, for as long as its processes live. @internal */
+export function isLeaderLock(lock: string): boolean {
+  return lock.startsWith(LEADER);
+}
 
 /**
  * Whether the fences of all locks come from this key.

@@ -3,7 +3,13 @@
 import { Option } from 'commander';
 import { printable } from '../base/printable.js';
 import { human } from '../base/time.js';
-import { type Holder, type LockView, longestWait, nameOf } from '../operators/lock-views.js';
+import {
+  type Holder,
+  type LockView,
+  longestWait,
+  modeOf,
+  nameOf,
+} from '../operators/lock-views.js';
 import type { Observer } from '../operators/observer.js';
 import { paint, table } from './terminal.js';
 
@@ -79,13 +85,13 @@ function rowsOf(
   rest: (view: LockView, holder: Holder | undefined) => string[],
 ): string[][] {
   return views.flatMap((view) => {
-    const { name, mode, holders } = view;
+    const { name, holders } = view;
     if (holders.length === 0)
       return [[printable(name), '', 'nobody', '', ...rest(view, undefined)]];
     return holders.map((holder, i) => {
       const whole = i === 0 ? view : { ...view, name: '', waiters: [] };
       const own = [nameOf(holder), fenceOf(holder)];
-      const ofLock = i === 0 ? [printable(name), mode ?? ''] : ['', ''];
+      const ofLock = i === 0 ? [printable(name), modeOf(view)] : ['', ''];
       return [...ofLock, ...own, ...rest(whole, holder)];
     });
   });

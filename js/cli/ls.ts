@@ -3,7 +3,7 @@
 import type { Command } from 'commander';
 import { printable } from '../base/printable.js';
 import { human, moment } from '../base/time.js';
-import { type LockView, listLocks, nameOf, viewOf } from '../operators/lock-views.js';
+import { type LockView, listLocks, modeOf, nameOf, viewOf } from '../operators/lock-views.js';
 import { Observer } from '../operators/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
@@ -35,6 +35,7 @@ Examples:
   holdfast ls
   holdfast ls --sort waiters | head
   holdfast ls 'item:*' --json | jq '.locks[].name'
+  holdfast ls 'leader:*'                              # who leads
 `;
 
 const SHOW_HELP = `
@@ -124,5 +125,5 @@ function described(view: LockView, foreign?: ForeignHold): string {
     leaseOf(each),
   ]);
   const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'ASKED', 'HELD', 'LEASE'], rows));
-  return [`${shown} is held, ${mode}.`, '', held, ...waiting].join('\n');
+  return [`${shown} is held, ${modeOf(view)}.`, '', held, ...waiting].join('\n');
 }

@@ -8,6 +8,7 @@ import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
 import { EXIT_CODES, Exit, exitCodeOf, report, withoutLogin } from './exit.js';
 import { addFenceTable } from './fence-table.js';
+import { addLead } from './lead.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
@@ -26,6 +27,7 @@ Environment:
 ${EXIT_CODES}
 Examples:
   holdfast run nightly --if-available --at-least 5m -E 0 -- ./nightly.sh
+  holdfast lead scheduler -- node scheduler.js
   holdfast ls 'item:*'
   holdfast watch
   holdfast ui
@@ -35,6 +37,7 @@ Examples:
 
 const COMMANDS = [
   addRun,
+  addLead,
   addLs,
   addWatch,
   addUi,

@@ -9,11 +9,19 @@ import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/options.js';
 import type { LockManager } from '../manager/manager.js';
 import { leaveToExpireAtExit } from '../native/operations.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
-import { codeOf, Job } from './job.js';
+import {
+  type CommandOptions,
+  cleanEnvOption,
+  graceOption,
+  runUnder,
+  Signals,
+  ttlOption,
+} from './guarded-command.js';
+import { codeOf } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
 import { tellHolder } from './waiting.js';
 
-interface RunOptions extends PlaceOptions {
+interface RunOptions extends PlaceOptions, CommandOptions {
   readonly ttl: number;
   readonly wait: number;
   readonly ifAvailable?: true;
@@ -22,16 +30,12 @@ interface RunOptions extends PlaceOptions {
   readonly limit?: number;
   readonly atLeast?: number;
   readonly label: string;
-  readonly grace: number;
-  readonly cleanEnv?: true;
   readonly once?: string;
   readonly retry?: true;
   readonly keep?: number;
 }
 
-const TTL_MS = 10_000;
 const WAIT_MS = 10_000;
-const GRACE_MS = 10_000;
 const LIMIT_MAX = 2 ** 31;
 
 const HELP = `
@@ -68,15 +72,11 @@ export function addRun(program: Command, end: (code: number) => void): void {
     )
     .argument('<name>', "the lock's name")
     .argument('<command...>', 'the command and its arguments')
-    .addOption(
-      new Option('--ttl <time>', 'the lease: how long others are blocked if this machine dies')
-        .argParser(duration)
-        .default(TTL_MS, seconds(TTL_MS)),
-    )
+    .addOption(ttlOption())
     .addOption(
       new Option('--wait <time>', 'how long to wait for the lock, or forever')
         .argParser(patience)
-        .default(WAIT_MS, seconds(WAIT_MS))
+        .default(WAIT_MS, '10s')
         .conflicts('ifAvailable'),
     )
     .option('--if-available', 'do not wait')
@@ -101,21 +101,13 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .option('--retry', 'with --once: if the command fails, the slot may be run again')
     .option('--keep <time>', 'with --once: how long to remember the slot', duration)
     .option('--label <text>', 'who holds it, for people', defaultLabel())
-    .addOption(
-      new Option('--grace <time>', 'the time from SIGTERM to SIGKILL when the lock is lost')
-        .argParser(duration)
-        .default(GRACE_MS, seconds(GRACE_MS)),
-    )
-    .option('--clean-env', 'do not pass HOLDFAST_URL and REDIS_URL to the command');
+    .addOption(graceOption())
+    .addOption(cleanEnvOption());
   withPlace(command)
     .addHelpText('after', HELP)
     .action(async (name: string, words: string[], options: RunOptions) => {
       end(await run(name, words, options));
     });
-}
-
-function seconds(ms: number): string {
-  return `${ms / 1_000}s`;
 }
 
 function patience(text: string): number {
@@ -237,41 +229,6 @@ async function runOnce(
   }
 }
 
-/** The exit code of the command, and whether it ran at all. */
-interface Ran {
-  readonly exit: number;
-  readonly ran: boolean;
-}
-
-async function runUnder(
-  lock: Lock,
-  words: readonly string[],
-  { grace, cleanEnv, json = false }: RunOptions,
-  signals: Signals,
-  more: Readonly<Record<string, string>> = {},
-): Promise<Ran> {
-  const ofLock = { HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
-  const job = new Job(words, { more: { ...more, ...ofLock }, clean: cleanEnv === true });
-  signals.to(job);
-  let stopping: Promise<void> | undefined;
-  const stop = () => {
-    report(lock.signal.reason, json);
-    stopping = job.stop(grace);
-  };
-  lock.signal.addEventListener('abort', stop, { once: true });
-  if (lock.signal.aborted) stop();
-  try {
-    const exit = await job.ended;
-    await stopping;
-    return { exit: stopping === undefined ? exit : Exit.Lost, ran: true };
-  } catch (error) {
-    report(error, json);
-    return { exit: exitCodeOf(error), ran: false };
-  } finally {
-    lock.signal.removeEventListener('abort', stop);
-  }
-}
-
 /** Makes the lease last at least `left` ms from now. */
 async function leaveToExpire(lock: Lock, left: number): Promise<void> {
   if (lock.remaining < left) await lock.extend(Math.max(left, TTL_MS_MIN));
@@ -286,33 +243,5 @@ async function isLost({ json = false }: RunOptions, giveUp: () => Promise<void>)
     // Any other error changes nothing: the command has run, and the lease ends by itself.
     report(error, json);
     return exitCodeOf(error) === Exit.Lost;
-  }
-}
-
-/** The signals that end this process: they end its wait for the lock; later the command gets them. */
-class Signals {
-  readonly #waiting = new AbortController();
-  #job: Job | undefined;
-
-  constructor() {
-    // Without a terminal of its own, Ctrl-Z would stop this process alone, and with it the renewal.
-    if (process.stdin.isTTY !== true) process.on('SIGTSTP', () => {});
-    for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const) {
-      process.on(signal, () => {
-        if (this.#job === undefined) this.#waiting.abort(signal);
-        else this.#job.tell(signal);
-      });
-    }
-  }
-
-  /** Aborted by a signal; the reason is its name. */
-  get waiting(): AbortSignal {
-    return this.#waiting.signal;
-  }
-
-  /** Passes the signals to `job` from now on. */
-  to(job: Job): void {
-    this.#job = job;
-    if (this.waiting.aborted) job.tell(this.waiting.reason);
   }
 }

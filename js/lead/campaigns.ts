@@ -2,28 +2,61 @@
 
 import type { LeadState } from './options.js';
 
+/** What the campaigns for one name do: several callers of a manager may campaign for it. */
+interface Counts {
+  callers: number;
+  waiting: number;
+  leading: number;
+}
+
+/** One campaign, until its end. @internal */
+export interface Campaign {
+  /** Counts it as waiting until `taken` is settled. */
+  whileWaiting<T>(taken: Promise<T>): Promise<T>;
+  end(): void;
+}
+
 /** @internal */
 export class Campaigns {
-  readonly #campaigns = new Map<string, { callers: number; terms: number }>();
+  readonly #byName = new Map<string, Counts>();
 
-  /** A campaign begins; the function that this returns ends it. */
-  begin(name: string): () => void {
-    const state = this.#campaigns.get(name) ?? { callers: 0, terms: 0 };
-    this.#campaigns.set(name, state);
-    state.callers += 1;
-    return () => {
-      state.callers -= 1;
-      if (state.callers === 0) this.#campaigns.delete(name);
+  /** A campaign begins. */
+  begin(name: string): Campaign {
+    const counts = this.#byName.get(name) ?? { callers: 0, waiting: 0, leading: 0 };
+    this.#byName.set(name, counts);
+    counts.callers += 1;
+    return {
+      whileWaiting: async (taken) => {
+        counts.waiting += 1;
+        try {
+          return await taken;
+        } finally {
+          counts.waiting -= 1;
+        }
+      },
+      end: () => {
+        counts.callers -= 1;
+        if (counts.callers === 0) this.#byName.delete(name);
+      },
     };
   }
 
   /** A term has begun, or has ended. */
-  lead(name: string, change: 1 | -1): void {
-    const state = this.#campaigns.get(name);
-    if (state !== undefined) state.terms += change;
+  count(name: string, change: 1 | -1): void {
+    const counts = this.#byName.get(name);
+    if (counts !== undefined) counts.leading += change;
+  }
+
+  /** How many campaigns wait for their locks. */
+  get waiting(): number {
+    return [...this.#byName.values()].reduce((sum, { waiting }) => sum + waiting, 0);
   }
 
   get states(): LeadState[] {
-    return [...this.#campaigns].map(([name, { terms }]) => ({ name, leading: terms > 0 }));
+    return [...this.#byName].map(([name, { leading, waiting }]) => ({
+      name,
+      leading: leading > 0,
+      waiting: waiting > 0,
+    }));
   }
 }

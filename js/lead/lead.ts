@@ -3,25 +3,16 @@
 import { onAbort } from '../base/abort.js';
 import { LockLostError, StaleFenceError } from '../base/errors.js';
 import type { SharedHandle } from '../lock/lock.js';
-import type { AcquireRequest } from '../lock/options.js';
 import { runUnder } from '../request/request.js';
 import type { LeadRequest, Term } from './options.js';
 import { LeaderTerm, type TermListener } from './term.js';
-
-/** The name of a leader's lock begins so: by that the command line and the page tell it from other locks. @internal */
-export const LEADER = 'leader:';
-
-/** The name of the lock for which `lead` campaigns. @internal */
-export function leaderLockOf(name: string): string {
-  return `${LEADER}${name}`;
-}
 
 /** What a campaign needs of its manager. @internal */
 export interface LeadManager extends TermListener {
   /** Aborted when the manager is closed. */
   readonly closing: AbortSignal;
-  /** Waits for a lock. */
-  take(name: string, request: AcquireRequest): Promise<SharedHandle>;
+  /** Waits for the lock of the leader. */
+  take(): Promise<SharedHandle>;
 }
 
 /**
@@ -50,7 +41,7 @@ export async function lead(
   while (stop?.aborted !== true) {
     let term: LeaderTerm | undefined;
     try {
-      const lock = await manager.take(leaderLockOf(name), request);
+      const lock = await manager.take();
       term = new LeaderTerm(name, lock, manager);
       await serve(owner, term, stop, callback);
     } catch (error) {

@@ -3,7 +3,12 @@
 import { checkObject, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
-import { type AcquireOptions, type AcquireRequest, fillWaiting, type LockDefaults } from '../lock/options.js';
+import {
+  type AcquireOptions,
+  type AcquireRequest,
+  fillWaiting,
+  type LockDefaults,
+} from '../lock/options.js';
 
 /**
  * Options of `lead`.
@@ -107,6 +112,8 @@ export interface LeadState {
   readonly name: string;
   /** Whether this process leads now. */
   readonly leading: boolean;
+  /** Whether it waits for the lead now. Neither during the pause after a short term. */
+  readonly waiting: boolean;
 }
 
 /** The options of a campaign, checked. @internal */

@@ -37,10 +37,7 @@ export class LeaderTerm implements Term {
     };
     const stopped = () => this.#abort.abort(stop?.reason);
     this.#listener.elected(this);
-    this.#forgets = [
-      onAbort(signal, lost),
-      stop === undefined ? () => {} : onAbort(stop, stopped),
-    ];
+    this.#forgets = [onAbort(signal, lost), stop === undefined ? () => {} : onAbort(stop, stopped)];
     // What was aborted before has no event.
     if (signal.aborted) lost();
     else if (stop?.aborted === true) stopped();

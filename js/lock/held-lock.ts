@@ -1,4 +1,5 @@
 import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
+import { isLeaderLock } from '../base/names.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -124,6 +125,11 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   /** @internal */
   get since(): number {
     return this.#since;
+  }
+
+  /** @internal */
+  get lasts(): boolean {
+    return isLeaderLock(this.name);
   }
 
   /** @internal */

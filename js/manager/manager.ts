@@ -1,9 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../base/abort.js';
 import { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
-import { checkKey, checkName, checkNames, checkSlot } from '../base/names.js';
+import { checkKey, checkName, checkNames, checkSlot, leaderLockOf } from '../base/names.js';
 import { Campaigns } from '../lead/campaigns.js';
-import { lead, leaderLockOf } from '../lead/lead.js';
+import { lead } from '../lead/lead.js';
 import {
   checkLeadOptions,
   type Leader,
@@ -389,19 +389,18 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkCallback(callback);
     const traced = withOrigin(request, this.lead);
     const nested = NestedCall.of(this, lock, traced, this.lead);
+    const state = this.#campaigns.begin(name);
     const manager = {
       closing: this.#ending.signal,
       // It answers no `null` to a request that waits.
-      take: (each: string, wanted: AcquireRequest) =>
-        this.#take(each, wanted, nested) as Promise<SharedHandle>,
+      take: () => state.whileWaiting(this.#take(lock, traced, nested) as Promise<SharedHandle>),
       elected: this.#onElected,
       steppedDown: this.#onSteppedDown,
     };
-    const end = this.#campaigns.begin(name);
     try {
       await lead(this, manager, name, { request: traced, onError }, callback);
     } finally {
-      end();
+      state.end();
     }
   }
 
@@ -557,7 +556,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   stats(): LockStats {
-    return readStats(this.#channel, this.#campaigns.states);
+    return readStats(this.#channel, this.#campaigns);
   }
 
   /**
@@ -800,12 +799,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   };
 
   readonly #onElected = (term: Term): void => {
-    this.#campaigns.lead(term.name, 1);
+    this.#campaigns.count(term.name, 1);
     callListeners(() => this.emit('elected', term));
   };
 
   readonly #onSteppedDown = (term: Term, end: TermEnd): void => {
-    this.#campaigns.lead(term.name, -1);
+    this.#campaigns.count(term.name, -1);
     callListeners(() => this.emit('stepDown', term, end));
   };
 

@@ -1,5 +1,6 @@
 /** The counters of a manager. */
 
+import type { Campaigns } from '../lead/campaigns.js';
 import type { LeadState } from '../lead/options.js';
 import type { NativeChannel } from '../native/channel.js';
 
@@ -20,7 +21,7 @@ export interface LockStats {
   readonly leads: readonly LeadState[];
   /** Locks that no caller holds any more, which the manager keeps for its next callers; see `linger`. */
   readonly lingering: number;
-  /** Acquires that have not ended. */
+  /** Acquires that have not ended, without those of `lead`. */
   readonly waiting: number;
   /** Locks acquired. */
   readonly acquired: number;
@@ -38,7 +39,10 @@ export interface LockStats {
    * `WARN_LOCK_ABANDONED`. Only a garbage collection finds them.
    */
   readonly abandoned: number;
-  /** How long ago the oldest lock that this manager holds was acquired, in ms; 0 while it holds none. */
+  /**
+   * How long ago the oldest lock that this manager holds was acquired, in ms; 0 while it holds none. The locks of leaders do
+   * not count: their names begin with `leader:`.
+   */
   readonly oldestHold: number;
   /** Leases renewed, without the claims of locks that other processes granted. */
   readonly renewals: number;
@@ -107,12 +111,14 @@ export interface HandOffCount {
 }
 
 /** @internal */
-export function readStats(channel: NativeChannel, leads: readonly LeadState[]): LockStats {
+export function readStats(channel: NativeChannel, campaigns: Campaigns): LockStats {
   const { handOffs, servers, ...counts } = channel.stats();
   const last = handOffs.length - 1;
   return {
     ...counts,
-    leads,
+    // A candidate may wait for days: nothing is stuck then.
+    waiting: Math.max(0, counts.waiting - campaigns.waiting),
+    leads: campaigns.states,
     abandoned: channel.abandoned,
     oldestHold: channel.oldestHold,
     handOffs: handOffs.map((count, slot) => ({

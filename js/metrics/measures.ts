@@ -2,6 +2,7 @@
 
 import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
 import type { LockLostReason } from '../base/errors.js';
+import { isLeaderLock } from '../base/names.js';
 import type { LockLostMessage, LockTrace } from '../lock/diagnostics.js';
 import type { LockManager } from '../manager/manager.js';
 
@@ -82,7 +83,9 @@ export class Measures {
 
   readonly #acquire = {
     start: (message: LockTrace) => {
-      if (this.#isOurs(message)) this.#waiting.set(message, performance.now());
+      // A candidate waits for as long as another leads, which is no measure of anything.
+      if (this.#isOurs(message) && !isLeaderLock(message.lock))
+        this.#waiting.set(message, performance.now());
     },
     asyncEnd: (message: LockTrace) => {
       const begun = this.#waiting.get(message);
@@ -181,6 +184,13 @@ export const COUNTS: readonly Metric[] = [
     read: (manager) => manager.stats().requests,
   },
 ];
+
+/** Of each name for which a manager campaigns. @internal */
+export const LEADING: Omit<Metric, 'read'> = {
+  prometheus: 'holdfast_leading',
+  opentelemetry: 'holdfast.leading',
+  help: '1 while this manager leads, 0 while it campaigns',
+};
 
 /** The state of a manager at this moment. @internal */
 export const LEVELS: readonly Metric[] = [

@@ -20,7 +20,7 @@ import {
 import { checkObject, show } from '../base/checks.js';
 import type { LockTrace } from '../lock/diagnostics.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEVELS, LOST_REASONS, Measures } from './measures.js';
+import { COUNTS, LEADING, LEVELS, LOST_REASONS, Measures } from './measures.js';
 
 const OPERATIONS = ['acquire', 'extend', 'release'] as const;
 
@@ -203,9 +203,13 @@ function observe(
     const gauge = meter.createObservableGauge(name, { description, ...unit });
     reads.set(gauge, () => read(locks, measures));
   }
-  const observables = [...reads.keys()];
+  const leading = meter.createObservableGauge(LEADING.opentelemetry, { description: LEADING.help });
+  const observables = [...reads.keys(), leading];
   const callback = (result: BatchObservableResult) => {
     for (const [observable, read] of reads) result.observe(observable, read(), attributes);
+    for (const { name, leading: leads } of locks.stats().leads) {
+      result.observe(leading, Number(leads), { ...attributes, 'lock.lead': name });
+    }
   };
   meter.addBatchObservableCallback(callback, observables);
   return () => meter.removeBatchObservableCallback(callback, observables);

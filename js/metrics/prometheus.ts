@@ -8,7 +8,7 @@ import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client'
 import { checkObject } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEVELS, LOST_REASONS, Measures } from './measures.js';
+import { COUNTS, LEADING, LEVELS, LOST_REASONS, Measures } from './measures.js';
 
 /**
  * Options of `measureLocks`.
@@ -150,6 +150,7 @@ function makeMetrics(registry: Registry): Metrics {
     });
   }
   registerHandOffs(registers, measured);
+  registerLeads(registers, measured);
   return {
     measured,
     waits: new Histogram({
@@ -173,6 +174,24 @@ function makeMetrics(registry: Registry): Metrics {
       registers,
     }),
   };
+}
+
+/** A series for each name for which a manager campaigns. */
+function registerLeads(registers: Registry[], measured: Metrics['measured']): void {
+  new Gauge({
+    name: LEADING.prometheus,
+    help: LEADING.help,
+    labelNames: ['manager', 'lead'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [manager, { locks }] of measured) {
+        for (const { name, leading } of locks.stats().leads) {
+          this.set({ manager, lead: name }, Number(leading));
+        }
+      }
+    },
+  });
 }
 
 /** The manager has a histogram already: its buckets, added up as `histogram_quantile` wants them. */

@@ -204,7 +204,7 @@ export class NativeChannel {
     return this.#holds.abandoned;
   }
 
-  /** For how long the oldest lock has been held, in ms. */
+  /** For how long the oldest lock has been held that is to end before its process does, in ms. */
   get oldestHold(): number {
     return ageOf(this.#holds.oldest) ?? 0;
   }

@@ -8,6 +8,8 @@ export interface Holder {
   place: number;
   /** When the hold began, by the clock of `Holds`. */
   readonly since: number;
+  /** Whether it is held for as long as its process lives, so that its age tells nothing. */
+  readonly lasts: boolean;
   /** Takes note of the loss, and returns a function that tells listeners of it. */
   lose(reason: number): () => void;
   /** A stand-in for the same lease, so that this holder can be collected. None if its collection proves nothing. */
@@ -57,11 +59,11 @@ export class Holds {
     return this.#abandoned;
   }
 
-  /** When the oldest hold began. */
+  /** When the oldest hold began, of those that are to end before their process does. */
   get oldest(): number | undefined {
     let oldest: number | undefined;
     for (const holder of this.#holders) {
-      if (holder !== undefined) oldest = Math.min(oldest ?? holder.since, holder.since);
+      if (holder?.lasts === false) oldest = Math.min(oldest ?? holder.since, holder.since);
     }
     return oldest;
   }

@@ -1,5 +1,6 @@
 /** The holders and waiters of each lock, as the command line and the page for operators show them. */
 
+import { isLeaderLock } from '../base/names.js';
 import { printable } from '../base/printable.js';
 import type { LockMode } from '../lock/lock.js';
 import type { LockManager } from '../manager/manager.js';
@@ -8,6 +9,8 @@ import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../manager/que
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
   readonly name: string;
+  /** What it is for: `leader` if its holder leads, see `LockManager.lead`. */
+  readonly kind: 'leader' | 'lock';
   /** How the lock is held; `null` while it has no holder. */
   readonly mode: LockMode | null;
   readonly holders: readonly Holder[];
@@ -54,6 +57,7 @@ function viewsOf({ held, pending }: LockSnapshot): LockView[] {
     const holders = heldBy.get(name) ?? [];
     return {
       name,
+      kind: kindOf(name),
       mode: holders[0]?.mode ?? null,
       holders: holders.map(holderOf),
       waiters: (waited.get(name) ?? []).map(waiterOf),
@@ -69,7 +73,16 @@ export async function viewOf(locks: LockManager, name: string): Promise<LockView
 
 /** A lock without holders and waiters. */
 export function freeLock(name: string): LockView {
-  return { name, mode: null, holders: [], waiters: [] };
+  return { name, kind: kindOf(name), mode: null, holders: [], waiters: [] };
+}
+
+function kindOf(name: string): LockView['kind'] {
+  return isLeaderLock(name) ? 'leader' : 'lock';
+}
+
+/** How a lock is held, as people are told; `''` while it is free. A leader holds its lock alone. */
+export function modeOf({ kind, mode }: LockView): string {
+  return kind === 'leader' && mode === 'exclusive' ? 'leader' : (mode ?? '');
 }
 
 /** `*` stands for any text, `?` for one character. */

@@ -14,6 +14,7 @@ import type { Change, Hold, Observer } from '../operators/observer.js';
 /** One lock. @internal */
 export interface Row {
   readonly name: string;
+  readonly kind: LockView['kind'];
   readonly mode: LockMode | null;
   /** Stands for the holders: it changes whenever another gets the lock. */
   readonly owners: string;
@@ -66,7 +67,8 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   const tokens = tokensOf(view).join();
   const same = before !== undefined && TOKENS.get(before) === tokens;
   const owners = same ? before.owners : ownersOf(view);
-  const row: Row = { name: view.name, mode: view.mode, owners, holders, waiters, changes };
+  const { name, kind, mode } = view;
+  const row: Row = { name, kind, mode, owners, holders, waiters, changes };
   TOKENS.set(row, tokens);
   return row;
 }

@@ -83,7 +83,9 @@ function of({ who }: LoggedTerm): { candidate: Candidate; network: FaultProxy } 
 
 /** Nobody led before this term, since the leader ended without a word: for a lease, and as long as it took to find out. */
 function assertWithinALease(t: TestContext, term: LoggedTerm): void {
-  const before = judge(log).filter(({ fence }) => fence < term.fence).at(-1) as LoggedTerm;
+  const before = judge(log)
+    .filter(({ fence }) => fence < term.fence)
+    .at(-1) as LoggedTerm;
   const gap = term.first - before.last;
   t.diagnostic(`without a leader for ${Math.round(gap)} ms, at a lease of ${LEASE_MS} ms`);
   assert.ok(gap < 1.5 * LEASE_MS, `${gap} ms without a leader`);
@@ -128,7 +130,9 @@ test('after a leader resigns, the next leads within two round trips', async (t) 
 test('a leader whose process ends hands over without waiting for its lease', async () => {
   await campaign(2, LONG_MS);
   const first = await next();
-  void of(first).candidate.order('exit').catch(() => {});
+  void of(first)
+    .candidate.order('exit')
+    .catch(() => {});
   assert.notEqual((await next(first)).who, first.who);
 });
 

@@ -74,6 +74,12 @@ class Candidate {
   }
 }
 
+/** Whether a manager waits for the lead. No number of callers who wait for locks has it. */
+function isWaiting(locks: LockManager): boolean {
+  assert.equal(locks.stats().waiting, 0);
+  return locks.stats().leads.some(({ waiting }) => waiting);
+}
+
 for (const kind of ['redis', 'memory'] as const) {
   describe(`on ${kind}:`, () => {
     async function start() {
@@ -88,13 +94,16 @@ for (const kind of ['redis', 'memory'] as const) {
       const [first, second] = [new Candidate(a), new Candidate(b)];
       await until(() => first.terms.length + second.terms.length === 1, 'a leader');
       const [leads, waits] = first.terms.length === 1 ? [a, b] : [b, a];
-      await until(() => waits.stats().waiting === 1, 'the other to wait');
+      await until(() => isWaiting(waits), 'the other to wait');
       const { ttl, ...leader } = (await waits.leader('job')) ?? assert.fail();
       const label = leads === a ? 'm0' : 'm1';
       assert.deepEqual(leader, { name: 'job', clientId: leads.clientId, label });
       assert.ok(ttl !== null && ttl > 0 && ttl <= 10_000);
-      assert.deepEqual(leads.stats().leads, [{ name: 'job', leading: true }]);
-      assert.deepEqual(waits.stats().leads, [{ name: 'job', leading: false }]);
+      assert.deepEqual(leads.stats().leads, [{ name: 'job', leading: true, waiting: false }]);
+      const waiting = { name: 'job', leading: false, waiting: true };
+      assert.deepEqual(waits.stats().leads, [waiting]);
+      // A leader's hold is to last.
+      assert.deepEqual([leads.stats().held, leads.stats().oldestHold], [1, 0]);
       const [term] = [...first.terms, ...second.terms];
       assert.ok(term !== undefined && term.since.getTime() <= Date.now());
       assert.deepEqual([term.name, term.lock.name, term.lock.held], ['job', 'leader:job', true]);
@@ -106,7 +115,7 @@ for (const kind of ['redis', 'memory'] as const) {
       const first = new Candidate(a, {}, false);
       const { signal, fence, lock } = await first.leads();
       const second = new Candidate(b);
-      await until(() => b.stats().waiting === 1, 'the second to wait');
+      await until(() => isWaiting(b), 'the second to wait');
       first.stop.abort(new Error('enough'));
       assert.match(String(signal.reason), /enough/);
       // It may do a leader's work until it has ended.
@@ -128,7 +137,7 @@ for (const kind of ['redis', 'memory'] as const) {
       const first = new Candidate(a);
       await first.leads();
       const second = new Candidate(b);
-      await until(() => b.stats().waiting === 1, 'the second to wait');
+      await until(() => isWaiting(b), 'the second to wait');
       second.stop.abort();
       assert.equal(await second.ended, 'ended');
       assert.deepEqual(b.told, []);
@@ -143,7 +152,7 @@ for (const kind of ['redis', 'memory'] as const) {
       const { fence, signal } = await first.leads();
       const second = new Candidate(b);
       const third = new Candidate(a);
-      await until(() => b.stats().waiting + a.stats().waiting === 2, 'both to wait');
+      await until(() => isWaiting(a) && isWaiting(b), 'both to wait');
       await a.close();
       assert.ok(signal.reason instanceof LockLostError && signal.reason.reason === 'closed');
       assert.deepEqual(await Promise.all([first.ended, third.ended]), ['ended', 'ended']);
@@ -177,7 +186,7 @@ for (const kind of ['redis', 'memory'] as const) {
       await until(() => signal.aborted, 'the loss');
       assert.ok(signal.reason instanceof LockLostError && signal.reason.reason === 'stolen');
       assert.deepEqual(a.told.at(-1), ['lost', fence]);
-      assert.deepEqual(a.stats().leads, [{ name: 'job', leading: false }]);
+      assert.deepEqual(a.stats().leads, [{ name: 'job', leading: false, waiting: false }]);
       // Another leads meanwhile, and this process runs no second callback.
       const second = new Candidate(b);
       await second.leads();
@@ -194,16 +203,19 @@ for (const kind of ['redis', 'memory'] as const) {
       const first = new Candidate(a);
       await first.leads();
       const second = new Candidate(b);
-      await until(() => b.stats().waiting === 1, 'the second to wait');
+      await until(() => isWaiting(b), 'the second to wait');
       first.end();
       await second.leads();
-      await until(() => a.stats().waiting === 1, 'the first to wait');
+      await until(() => isWaiting(a), 'the first to wait');
       second.end();
       await first.leads(2);
-      assert.deepEqual(
-        [...a.told, ...b.told].map(([what]) => what).sort(),
-        ['elected', 'elected', 'elected', 'returned', 'returned'],
-      );
+      assert.deepEqual([...a.told, ...b.told].map(([what]) => what).sort(), [
+        'elected',
+        'elected',
+        'elected',
+        'returned',
+        'returned',
+      ]);
     });
 
     test('a callback that ends at once is run less and less often, until a term is long', async () => {
@@ -233,7 +245,7 @@ for (const kind of ['redis', 'memory'] as const) {
       const first = new Candidate(a);
       const { fence } = await first.leads();
       const second = new Candidate(b);
-      await until(() => b.stats().waiting === 1, 'the second to wait');
+      await until(() => isWaiting(b), 'the second to wait');
       first.end(new Error('the disk is full'));
       assert.match(String(await first.ended), /the disk is full/);
       await second.leads();

@@ -8,6 +8,7 @@ interface Holder {
   readonly lease: number;
   place: number;
   readonly since: number;
+  readonly lasts: boolean;
   lose(reason: number): () => void;
   standIn(): Holder | undefined;
   abandon(): () => void;
@@ -30,6 +31,7 @@ const { Holds } = require('../../../dist/internals.js') as { Holds: new () => Ho
 
 /** A holder that records that it was abandoned. */
 class Noted implements Holder {
+  readonly lasts = false;
   left = false;
   place = 0;
   constructor(

@@ -67,6 +67,7 @@ test('stats counts what was done, and tells what is under way', async () => {
   const { handOffs, servers, requests: _, ...counts } = none;
   assert.deepEqual(counts, {
     held: 0,
+    leads: [],
     lingering: 0,
     waiting: 0,
     acquired: 0,
