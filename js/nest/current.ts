@@ -17,7 +17,7 @@ export function runAs<T>(run: Run, body: () => T): T {
 }
 
 /**
- * The lock of the method with `@Lock` or `@Once` that runs now, the innermost of several: for its `fence`, and for its
+ * The lock of the method with `@Lock`, `@Once` or `@Leader` that runs now, the innermost of several: for its `fence`, and for its
  * `signal`, which is aborted if the lock is lost. What the method calls may ask for it, too.
  *
  * @throws LockError `ERR_LOCK_NOT_DECORATED` if no such method runs.
@@ -60,14 +60,14 @@ export function currentSlot(): string {
   if (slot !== undefined) return slot;
   throw outside(
     'currentSlot',
-    'the method that runs now has @Lock: only one with @Once has a slot',
+    'the method that runs now has no @Once: only one with @Once has a slot',
   );
 }
 
 function current(caller: string): Run {
   const run = runs.getStore();
   if (run !== undefined) return run;
-  throw outside(caller, 'no method with @Lock or @Once runs here');
+  throw outside(caller, 'no method with @Lock, @Once or @Leader runs here');
 }
 
 function outside(caller: string, message: string): LockError {

@@ -7,6 +7,7 @@
 export { currentLock, currentSlot } from './current.js';
 export { type LockHealth, type LockHealthOptions, lockHealth } from './health.js';
 export { IdempotencyInterceptor } from './idempotency.js';
+export { Leader, type LeaderDecorator, type LeaderMethodOptions } from './leader.js';
 export { Lock, type LockDecorator, type LockMethodOptions } from './lock.js';
 export {
   HoldfastModule,

@@ -1,4 +1,4 @@
-/** Puts a function in the place of a method, for both decorators. */
+/** Puts a function in the place of a method, and gives its object a manager: for all decorators. */
 
 import { Inject } from '@nestjs/common';
 import { argumentError } from '../base/errors.js';
@@ -31,8 +31,8 @@ export function placeOf(decorator: string, target: object, key: string | symbol)
 }
 
 /**
- * Has `around` called in place of a method. Nest gives each instance the manager as a property, so it works for every
- * scope, and for controllers as for providers.
+ * Has `around` called in place of a method. Each instance has the manager, so it works for every scope, and for controllers
+ * as for providers.
  *
  * @throws TypeError if it is no method of instances.
  * @internal
@@ -43,6 +43,31 @@ export function wrap(
   { where, manager }: { where: string; manager: string | undefined },
   around: Around,
 ): void {
+  const { method, locksOf } = injectInto(target, descriptor, { where, manager });
+  const wrapped = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
+    return around(locksOf(this), this, args, () => method.apply(this, args));
+  };
+  descriptor.value = withTraitsOf(method, wrapped);
+}
+
+/** A method of instances, and the manager that Nest gives to each of these. @internal */
+export interface Injected {
+  readonly method: (...args: unknown[]) => unknown;
+  /** Throws if Nest has not made the object. */
+  locksOf(self: unknown): LockManager;
+}
+
+/**
+ * Has Nest give each instance the manager as a property.
+ *
+ * @throws TypeError if it is no method of instances.
+ * @internal
+ */
+export function injectInto(
+  target: object,
+  descriptor: { value?: unknown },
+  { where, manager }: { where: string; manager: string | undefined },
+): Injected {
   const method = descriptor?.value;
   // A static method has no instance that Nest could give a manager to.
   if (typeof method !== 'function' || typeof target === 'function') {
@@ -51,12 +76,14 @@ export function wrap(
   const token = lockManagerToken(manager);
   const property = propertyOf(token);
   Inject(token)(target, property);
-  const wrapped = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
-    const locks = (this as { [property]?: LockManager } | undefined)?.[property];
-    if (locks === undefined) throw unmade(where);
-    return around(locks, this, args, () => method.apply(this, args));
+  return {
+    method: method as Injected['method'],
+    locksOf(self) {
+      const locks = (self as { [property]?: LockManager } | undefined)?.[property];
+      if (locks === undefined) throw unmade(where);
+      return locks;
+    },
   };
-  descriptor.value = withTraitsOf(method, wrapped);
 }
 
 function unmade(where: string): Error {

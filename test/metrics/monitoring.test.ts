@@ -34,6 +34,7 @@ interface Dashboard {
 const FIRES: Readonly<Record<string, readonly [minute: number, ...series: [string, string][]]>> = {
   HoldfastLockLost: [6, ['lost_total{reason="expired"}', '0 0 0 0 1 1 1']],
   HoldfastDisconnected: [3, ['connected', '1 0 0 0']],
+  HoldfastNoLeader: [3, ['leading{lead="job"}', '1 0 0 0']],
   HoldfastStuck: [12, ['waiting', '1x15'], ['acquired_total', '7x15']],
   HoldfastLongWait: [3, ['oldest_wait_seconds', '0 61 121 181']],
   HoldfastLongHold: [1, ['oldest_hold_seconds', '3599 3660']],
@@ -133,6 +134,9 @@ test("no panel of the dashboard is empty under the demo's load", async () => {
     measureLocks(manager, { registry, manager: `m${i}` });
   });
   const prometheus = await Prometheus.start(() => registry.metrics());
+  void managers[0]?.lead('demo', ({ signal }) => {
+    return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  });
   let over = false;
   const load = managers.map((manager) => serveBuyers(manager, server.url, () => over));
   try {

@@ -71,10 +71,20 @@ for (const kind of ['redis', 'memory'] as const) {
     assert.equal(points.get(`${holds}=stolen`), 1);
     assert.equal(points.get('holdfast.lost lock.manager=shop lock.lost.reason=stolen'), 1);
     assert.ok(points.has('holdfast.oldest_hold.duration lock.manager=shop'));
+    const stop = new AbortController();
+    const leading = locks.lead('job', { signal: stop.signal }, ({ signal }) => {
+      return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+    });
+    await until(() => locks.stats().leads[0]?.leading === true, 'a leader');
+    points = await collect();
+    assert.equal(points.get('holdfast.leading lock.manager=shop lock.lead=job'), 1);
+    stop.abort();
+    await leading;
+    const { acquired } = locks.stats();
     end();
     await (await locks.acquire('item:44')).release();
     points = await collect();
-    assert.equal(points.get('holdfast.acquired lock.manager=shop'), 2);
+    assert.equal(points.get('holdfast.acquired lock.manager=shop'), acquired);
     assert.equal(points.get(`${holds}=released`), 1);
     measureLocks(locks, { meter: provider.getMeter('test') });
     assert.equal(locks.listenerCount('disconnect'), 1);

@@ -123,6 +123,35 @@ for (const [kind, target] of Object.entries(TARGETS)) {
   });
 }
 
+test('leading tells of each name whether the manager leads, and no candidate counts as one who waits', async () => {
+  const registry = new Registry();
+  const [a, b] = [await open('memory:metrics-lead'), await open('memory:metrics-lead')];
+  measureLocks(a, { registry, manager: 'a' });
+  measureLocks(b, { registry, manager: 'b' });
+  const value = (series: string) => seriesOf(registry, `holdfast_${series}`);
+  const stop = new AbortController();
+  const work = (signal: AbortSignal) =>
+    new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  const first = a.lead('job', { signal: stop.signal }, ({ signal }) => work(signal));
+  await until(async () => (await value('leading{manager="a",lead="job"}')) === 1, 'a to lead');
+  const second = b.lead('job', ({ signal }) => work(signal));
+  await until(() => b.stats().leads[0]?.waiting === true, 'b to wait');
+  assert.equal(await value('leading{manager="b",lead="job"}'), 0);
+  for (const level of ['waiting{manager="b"}', 'oldest_wait_seconds{manager="b"}']) {
+    assert.equal(await value(level), 0);
+  }
+  assert.equal(await value('oldest_hold_seconds{manager="a"}'), 0);
+  stop.abort();
+  await first;
+  await until(async () => (await value('leading{manager="b",lead="job"}')) === 1, 'b to lead');
+  const text = await registry.metrics();
+  assert.ok(!text.includes('lead="job",manager="a"') && !text.includes('manager="a",lead="job"'));
+  assert.ok(!/acquire_seconds_count.*leader/.test(text), 'a campaign is no acquire');
+  assert.equal(await value('hold_seconds_count{manager="a",kind="leader",end="released"}'), 1);
+  await b.close();
+  await second;
+});
+
 test('connected is 0 while the server is away', async () => {
   const own = await RedisServer.start();
   try {

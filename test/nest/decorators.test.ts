@@ -167,7 +167,7 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(await shop.outer(), ['outer', 'inner shared']);
       assert.ok((await shop.countdown(3)) > 0);
       assert.throws(currentLock, { code: 'ERR_LOCK_NOT_DECORATED' });
-      assert.throws(currentSlot, /no method with @Lock or @Once runs here/);
+      assert.throws(currentSlot, /no method with @Lock, @Once or @Leader runs here/);
     });
 
     test('options are those of request, and a loss is one', async () => {
