@@ -2,7 +2,6 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'holdfast'
-import { lead } from './lead.mjs'
 
 const { REDIS_URL, LEASE_MS = 5_000 } = process.env
 
@@ -11,7 +10,9 @@ process.once('SIGTERM', () => stop.abort())
 
 const locks = await connect(REDIS_URL)
 console.log('ready')
-await lead(locks, 'leader', { ttl: Number(LEASE_MS), stop: stop.signal }, async (signal, fence) => {
+// An error of the work is told, and this process campaigns again; without onError it would end the program.
+const options = { ttl: Number(LEASE_MS), signal: stop.signal, onError: (error) => console.error(error) }
+await locks.lead('work', options, async ({ signal, fence }) => {
   while (!signal.aborted) {
     // The time is that of the machine's monotonic clock, which its processes share.
     console.log(`leads ${fence} ${process.hrtime.bigint()}`)

@@ -94,7 +94,7 @@ test('a leader that loses the lead stops, and leads again in its turn', async ()
   const first = await nextLeader();
   const lost = leadsOf(first)[0]?.fence ?? 0;
   await using locks = await connect(server.url);
-  assert.equal(await locks.forceRelease('leader'), true);
+  assert.equal(await locks.forceRelease('leader:work'), true);
   await nextLeader(first);
   for (const node of nodes) if (node !== first) node.kill('SIGTERM');
   await until(() => leadsOf(first).some(({ fence }) => fence > lost), 'the first to lead again');
