@@ -7,6 +7,7 @@ export const SECTIONS = [
       ['A tour by task', 'docs/guide.md'],
       ['Connecting', 'docs/connecting.md'],
       ['Jobs that run once', 'docs/once.md'],
+      ['One leader', 'docs/lead.md'],
       ['Idempotency keys', 'docs/idempotency.md'],
       ['Nest', 'docs/nest.md'],
       ['Testing', 'docs/testing.md'],

@@ -46,7 +46,7 @@ export interface LeadOptions
  * import type { Term } from 'holdfast'
  *
  * async function schedule({ signal, fence }: Term): Promise<void> {
- *   while (!signal.aborted) await plan(fence, signal)
+ *   while (!signal.aborted) await settle(fence, signal)
  * }
  * ```
  */

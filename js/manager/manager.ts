@@ -370,10 +370,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * const stop = new AbortController()
-   * process.once('SIGTERM', () => stop.abort())
-   * const leading = locks.lead('scheduler', { signal: stop.signal }, async ({ signal, fence }) => {
-   *   while (!signal.aborted) await plan(fence, signal)
+   * const stop = new AbortController()   // aborted by SIGTERM, say
+   * await locks.lead('scheduler', { signal: stop.signal }, async ({ signal, fence }) => {
+   *   await report(`fence ${fence}`)
+   *   stop.abort()
+   *   console.log(signal.aborted) // true
    * })
    * ```
    */

@@ -68,7 +68,7 @@ export type LeaderDecorator = <Args extends [] | [term: Term], Result>(
  * class Relay {
  *   @Leader('relay')
  *   async run({ signal, fence }: Term): Promise<void> {
- *     while (!signal.aborted) await plan(fence, signal)
+ *     while (!signal.aborted) await settle(fence, signal)
  *   }
  * }
  * ```

@@ -161,10 +161,12 @@ for (const kind of ['redis', 'memory'] as const) {
         ['resigned', fence],
       ]);
       await second.leads();
-      await assert.rejects(
-        a.lead('job', () => assert.fail()),
-        LockClosedError,
-      );
+      for (const options of [{}, { onError: () => assert.fail() }]) {
+        await assert.rejects(
+          a.lead('job', options, () => assert.fail()),
+          LockClosedError,
+        );
+      }
     });
 
     test('a close ends the pause after a term', async () => {
@@ -173,9 +175,16 @@ for (const kind of ['redis', 'memory'] as const) {
       const leading = a.lead('job', () => {
         terms += 1;
       });
-      await until(() => terms === 4, 'four terms');
+      // The pause after the fifth takes 1600 ms.
+      await until(() => terms === 5, 'five terms');
+      let isLate = false;
+      const late = setTimeout(() => {
+        isLate = true;
+      }, 1_500);
       await a.close();
       await leading;
+      clearTimeout(late);
+      assert.ok(!isLate, 'it waited for the end of the pause');
     });
 
     test('after a loss it campaigns again, once its callback has ended', async () => {

@@ -116,6 +116,22 @@ test('it shows who holds what, who waits and for how long, and follows', async (
   await page.getByText('stock:1 freed by web-2').waitFor();
 });
 
+test('it tells leaders from other locks', async () => {
+  const stop = new AbortController();
+  const leading = locks.lead('scheduler', { signal: stop.signal }, ({ signal }) => {
+    return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  });
+  await locks.acquire('item:1', LONG);
+  await open();
+  await row('leader:scheduler').getByText('web-1').waitFor();
+  assert.equal((await cells('leader:scheduler'))[1], 'leader');
+  assert.equal((await cells('item:1'))[1], 'exclusive');
+  await row('leader:scheduler').click();
+  await page.getByText('It is held, leader.').waitFor();
+  stop.abort();
+  await leading;
+});
+
 test('names and labels are text, whatever is in them', async () => {
   const name = '<img src=x onerror="document.title=1">&amp;\u202e"\'\u0007';
   await locks.acquire(name, LONG);
