@@ -8,7 +8,11 @@ process.once('SIGTERM', () => ending.abort())
 
 const locks = await connect(process.env.REDIS_URL)
 const label = process.env.POD_NAME ?? 'pod'
-await locks.lead('settlement', { ttl, label, signal: ending.signal, onError: console.error }, settle)
+await locks.lead(
+  'settlement',
+  { ttl, label, signal: ending.signal, onError: console.error },
+  settle,
+)
 await locks.close()
 console.log('ended')
 

@@ -11,7 +11,11 @@ process.once('SIGTERM', () => stop.abort())
 const locks = await connect(REDIS_URL)
 console.log('ready')
 // An error of the work is told, and this process campaigns again; without onError it would end the program.
-const options = { ttl: Number(LEASE_MS), signal: stop.signal, onError: (error) => console.error(error) }
+const options = {
+  ttl: Number(LEASE_MS),
+  signal: stop.signal,
+  onError: (error) => console.error(error),
+}
 await locks.lead('work', options, async ({ signal, fence }) => {
   while (!signal.aborted) {
     // The time is that of the machine's monotonic clock, which its processes share.

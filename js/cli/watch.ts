@@ -10,6 +10,7 @@ import {
   type Holder,
   type LockView,
   listLocks,
+  modeOf,
   nameOf,
   tokensOf,
 } from '../operators/lock-views.js';
@@ -175,9 +176,10 @@ function essence(view: LockView): string {
   return JSON.stringify([view.mode, tokensOf(view), view.waiters.length]);
 }
 
-function sentence({ time, lock: { name, mode, holders, waiters } }: Line): string {
+function sentence({ time, lock }: Line): string {
+  const { name, mode, holders, waiters } = lock;
   const who = holders.map(described).join(', ');
-  const held = mode === null ? 'free' : `held, ${mode}, by ${who}`;
+  const held = mode === null ? 'free' : `held, ${modeOf(lock)}, by ${who}`;
   const line = waiters.length === 0 ? '' : `, ${waiters.length} waiting`;
   return `${time} ${printable(name)}: ${held}${line}`;
 }
