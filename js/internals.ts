@@ -27,6 +27,8 @@ export { openOperations } from './native/operations.js';
 /** @internal */
 export * as records from './native/records.js';
 /** @internal */
+export { CronPlan } from './once/cron.js';
+/** @internal */
 export { listLocks, longestWait, nameOf, viewOf } from './operators/lock-views.js';
 /** @internal */
 export { Observer } from './operators/observer.js';

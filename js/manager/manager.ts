@@ -59,7 +59,7 @@ import {
   WAIT_STEAL,
 } from '../native/records.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
-import { markerOf, runOnce, SAMPLE_SLOT } from '../once/run.js';
+import { markerOf, runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
 import { checkCallback, runUnder } from '../request/request.js';
 import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
@@ -292,14 +292,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Runs `body` at most once per slot, over all processes: for a job that every instance of a service starts at the
-   * same time. A slot is a length of time (`every`, by the server's clock), or any name (`slot`). The body holds the
-   * lock `key`, so the bodies of two slots do not run at the same time either.
+   * same time. A slot is a length of time (`every`) or a planned time (`cron`), by the server's clock, or any name (`slot`).
+   * The body holds the lock `key`, so the bodies of two slots do not run at the same time either.
    *
    * A slot is marked as done before its body begins: if the body throws, or its process crashes, the slot is not run
    * again. With `retry`, the slot is marked as done when the body has ended without an error and without the loss of
    * its lock; until then the next caller runs it again.
    *
-   * @param body - Gets the lock `key`, and the name of the slot.
+   * @param body - Gets the lock `key`, the name of the slot, and with `cron` the names of those before it that were missed:
+   *   planned after the last one that is done, while that is kept, and not done; at most 99, the earliest first.
    * @returns Whether the body ran here, and its value; or why not: the slot is `'done'`, or another client holds
    *   the lock for longer than `wait`.
    * @throws The error of the body, before any other error.
@@ -318,14 +319,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   async runOnce<T>(
     key: string,
     options: OnceOptions,
-    body: (lock: Lock, slot: string) => T,
+    body: (lock: Lock, slot: string, missed: readonly string[]) => T,
   ): Promise<OnceResult<Awaited<T>>> {
     this.#check(key);
     const given = checkOnceOptions(options, this.#defaults);
     const request = withOrigin(given.request, this.runOnce);
     const once = { ...given, request };
     const nested = NestedCall.of(this, key, request, this.runOnce);
-    this.#check(markerOf(key, typeof once.slot === 'string' ? once.slot : SAMPLE_SLOT));
+    this.#check(markerOf(key, once.slots.sample));
     checkCallback(body);
     refuseOnQuorum(this.#errors, 'runOnce');
     const manager = {
@@ -335,6 +336,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       take: (name: string, request: AcquireRequest) =>
         this.#take(name, request, nested) as Promise<HeldLock | null>,
       takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
+      isHeld: async (name: string) => (await this.query({ name })).held.length > 0,
       replace: (
         owner: Pick<LockJson, 'name' | 'token'>,
         value: string,

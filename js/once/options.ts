@@ -1,8 +1,6 @@
 /** The options of `runOnce`, and its result. */
 
-import { checkBoolean, checkObject, checkText, checkWhole, show } from '../base/checks.js';
-import { argumentError } from '../base/errors.js';
-import { readDuration } from '../base/time.js';
+import { checkBoolean, checkObject, checkWhole } from '../base/checks.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
@@ -12,6 +10,7 @@ import {
   TTL_MS_MIN,
 } from '../lock/options.js';
 import { WAIT_NEVER } from '../native/records.js';
+import { checkSlots, type Slots } from './slots.js';
 
 /**
  * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.
@@ -30,17 +29,34 @@ export interface OnceOptions
   /**
    * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the multiple
    * of this length since 1970 that is nearest by the server's clock, so processes that start the job at times that
-   * differ by less than half of it agree about the slot. Either this or `slot`.
+   * differ by less than half of it agree about the slot. One of `every`, `cron` and `slot` is needed.
    *
    * @default undefined
    */
   readonly every?: number | string | undefined;
   /**
-   * The name of the slot, such as the time for which a scheduler has planned the run. Either this or `every`.
+   * A cron pattern of five fields, of six with seconds in front, or a name such as `'@daily'`. The slot is the planned time
+   * at which the call was made, by the server's clock: the last one, however late the call is, or the next one if that is
+   * less than a minute and less than a quarter of the time between the two ahead. A time that the clocks of `timeZone` skip
+   * is planned for the end of the gap; of a time that they show twice, the first is planned. Patterns that plan several hours
+   * of a day have no run in the gap, and one at each of two such times.
    *
    * @default undefined
    */
-  readonly slot?: string | undefined;
+  readonly cron?: string | undefined;
+  /**
+   * The time zone of `cron`, by its name in the IANA database, such as `'Europe/Berlin'`.
+   *
+   * @default 'UTC'
+   */
+  readonly timeZone?: string | undefined;
+  /**
+   * The name of the slot, such as the time for which a scheduler has planned the run. A `Date` is named as its
+   * `toISOString()`.
+   *
+   * @default undefined
+   */
+  readonly slot?: string | Date | undefined;
   /**
    * Whether the next caller runs a slot again if its body threw or its process crashed. The body must then be safe to
    * run twice. By default a slot counts as done before its body begins.
@@ -50,9 +66,9 @@ export interface OnceOptions
   readonly retry?: boolean | undefined;
   /**
    * How long a slot stays done, in whole ms, at most 366 days. It must be at least `every`, and longer than any process
-   * can be late.
+   * can be late. With `cron` it is at least the time until the next planned one.
    *
-   * @default 86400000 (24 h); with `every` twice its length, at least 60000
+   * @default 86400000 (24 h); with `every` twice its length, with `cron` 16 times that until the next, at least 60000
    */
   readonly keep?: number | undefined;
   /**
@@ -134,15 +150,14 @@ export interface OnceRefused<T = unknown> {
 /** The options of a run, checked. @internal */
 export interface OnceRequest {
   readonly request: AcquireRequest;
-  /** The name of the slot, or the length of the slots in ms. */
-  readonly slot: string | number;
+  readonly slots: Slots;
   readonly retry: boolean;
-  readonly keep: number;
   readonly keepResult: boolean;
 }
 
 const OPTIONS = [
   'awaitRelease',
+  'cron',
   'every',
   'keep',
   'keepResult',
@@ -152,10 +167,8 @@ const OPTIONS = [
   'signal',
   'slot',
   'stallTimeout',
+  'timeZone',
 ];
-const DAY_MS = 86_400_000;
-const KEEP_MS_MAX = 366 * DAY_MS;
-const KEEP_MS_LEAST = 60_000;
 /** The marker's lease is half as long, and none is shorter than the least. */
 const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 
@@ -163,42 +176,17 @@ const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 export function checkOnceOptions(options: unknown, defaults: LockDefaults): OnceRequest {
   const known = [...OPTIONS, 'ttl', 'wait'];
   const given = checkObject<OnceOptions>(options, known, 'runOnce');
-  const { every, slot, retry = false, keep, keepResult = false, wait = 0, ...hold } = given;
+  const { every, cron, timeZone, slot, keep, wait = 0, ...rest } = given;
+  const { retry = false, keepResult = false, ...hold } = rest;
   checkBoolean(retry, 'retry');
   checkBoolean(keepResult, 'keepResult');
-  const { length, least, usual } = slotLength(every, slot);
-  if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
+  const slots = checkSlots({ every, cron, timeZone, slot }, keep);
   const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true, linger: 0 });
   checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,
-    slot: length,
+    slots,
     retry,
-    keep: keep ?? usual,
     keepResult,
   };
-}
-
-/** The slot's name or length, and for how long it has to be kept at least, and usually. */
-function slotLength(
-  every: unknown,
-  slot: unknown,
-): { length: string | number; least: number; usual: number } {
-  if ((every === undefined) === (slot === undefined)) {
-    const message = 'runOnce needs either every, the length of a slot, or slot, its name';
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  if (slot !== undefined) {
-    checkText(slot, 'slot');
-    if (slot !== '') return { length: slot, least: TTL_MS_MIN, usual: DAY_MS };
-    throw argumentError('ERR_INVALID_ARG_VALUE', 'slot must not be empty');
-  }
-  const length = typeof every === 'string' ? readDuration(every) : every;
-  if (length === undefined) {
-    const message = `every must be ms, or a text such as '30s', '5m', '1h' or '1d', got ${show(every)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  checkWhole(length, 'every', TTL_MS_MIN, KEEP_MS_MAX);
-  const ms = length as number;
-  return { length: ms, least: ms, usual: Math.min(KEEP_MS_MAX, Math.max(2 * ms, KEEP_MS_LEAST)) };
 }

@@ -13,6 +13,10 @@ import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
 import { SHARE_EXCLUSIVE, WAIT_NEVER } from '../native/records.js';
 import { runUnder } from '../request/request.js';
 import type { OnceRequest, OnceResult } from './options.js';
+import type { Slot, Slots } from './slots.js';
+
+/** The body of a run. @internal */
+export type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;
 
 /** What a run needs of its manager. @internal */
 export interface OnceManager {
@@ -23,6 +27,8 @@ export interface OnceManager {
   take(name: string, request: AcquireRequest): Promise<HeldLock | null>;
   /** Takes a lock that is free, or answers the value of the one that is held. */
   takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
+  /** Whether anybody holds a lock. */
+  isHeld(name: string): Promise<boolean>;
   /** Gives the lock `owner` another value, and a lease of `ttl` ms that is not renewed. */
   replace(
     owner: Pick<LockJson, 'name' | 'token'>,
@@ -38,18 +44,12 @@ const DONE = 'done';
 const MARKER_POLL_MS = 1_000;
 /** Every command about the marker carries its value, and Redis keeps it for as long as the slot is done. */
 const RESULT_BYTES_MAX = 65_536;
+/** How many slots before the present one are looked at, with a command each. */
+const MISSED_MAX = 100;
 
 /** The name of the lock that marks a slot. @internal */
 export function markerOf(key: string, slot: string): string {
   return `${key}@${slot}`;
-}
-
-/** The name of one slot that a time chooses: the names of all of them have its length. @internal */
-export const SAMPLE_SLOT = new Date(0).toISOString();
-
-/** The slot at a time in ms: the nearest multiple of its length, so ticks at a full minute need no equal clocks. */
-function slotAt(time: number, every: number): string {
-  return new Date(Math.round(time / every) * every).toISOString();
 }
 
 /** See `LockManager.runOnce`. `owner` stands for the manager. @internal */
@@ -58,25 +58,30 @@ export async function runOnce<T>(
   manager: OnceManager,
   key: string,
   once: OnceRequest,
-  body: (lock: Lock, slot: string) => T,
+  body: OnceBody<T>,
 ): Promise<OnceResult<Awaited<T>>> {
   const called = performance.now();
   const lock = await takeInTime(manager, key, once.request);
   try {
     // The server has just answered, so its clock is known; the slot is that of the call, however long it waited.
     const waited = performance.now() - called;
-    const slot = slotOf(manager, key, once.slot, waited);
-    if (lock === null) return { ran: false, slot, reason: 'running' };
+    const slot = slotOf(manager, key, once.slots, waited);
+    const refused = { ran: false, slot: slot.name } as const;
+    if (lock === null) return { ...refused, reason: 'running' };
     const deadline = called + Math.max(0, once.request.wait);
-    const taken = await takeMarker(manager, markerOf(key, slot), once, deadline);
+    const taken = await takeMarker(manager, markerOf(key, slot.name), { once, slot, deadline });
     if (!(taken instanceof HeldLock)) {
       await lock.release();
-      if (taken === null) return { ran: false, slot, reason: 'running' };
-      return { ran: false, slot, reason: 'done', ...(taken as { value?: Awaited<T> }) };
+      if (taken === null) return { ...refused, reason: 'running' };
+      return { ...refused, reason: 'done', ...(taken as { value?: Awaited<T> }) };
     }
-    const marker = new Marker(manager, taken, once.keep);
-    const run = () => runMarked({ lock, slot, marker, once }, () => body(lock, slot));
-    return { ran: true, slot, value: (await runUnder(owner, [lock], run)) as Awaited<T> };
+    const marker = new Marker(manager, taken, slot.keep);
+    const run = () => runMarked(manager, { lock, slot, marker, once }, body);
+    return {
+      ran: true,
+      slot: slot.name,
+      value: (await runUnder(owner, [lock], run)) as Awaited<T>,
+    };
   } catch (error) {
     await lock?.release().catch(() => {});
     throw error;
@@ -86,19 +91,24 @@ export async function runOnce<T>(
 /** A slot that runs. */
 interface SlotRun {
   readonly lock: Lock;
-  readonly slot: string;
+  readonly slot: Slot;
   readonly marker: Marker;
   readonly once: OnceRequest;
 }
 
 /** Runs the body, and marks the slot before or after it. A marker that is not left is free before the lock is. */
-async function runMarked<T>(run: SlotRun, body: () => T): Promise<Awaited<T>> {
-  const { lock, marker, once } = run;
+async function runMarked<T>(
+  manager: OnceManager,
+  run: SlotRun,
+  body: OnceBody<T>,
+): Promise<Awaited<T>> {
+  const { lock, slot, marker, once } = run;
   // Without its lock the body marks nothing, so the slot is free for the next caller, who need not wait for its end.
   const forget = once.retry ? onAbort(lock.signal, () => marker.release()) : undefined;
   try {
+    const missed = await missedBefore(manager, lock.name, slot);
     if (!once.retry) await marker.markBefore();
-    const value = await body();
+    const value = await body(lock, slot.name, missed);
     const json = once.keepResult ? jsonOf(lock.name, value) : undefined;
     // The loss of the lock is reported when it is released.
     if (lock.held && (once.retry || json !== undefined)) {
@@ -111,6 +121,23 @@ async function runMarked<T>(run: SlotRun, body: () => T): Promise<Awaited<T>> {
     forget?.();
     await marker.release();
   }
+}
+
+/**
+ * The slots before this one that are not done, the earliest first: those after the last that is. If none of them is known
+ * as done, the job may be new, so none counts as missed.
+ */
+async function missedBefore(
+  manager: OnceManager,
+  key: string,
+  { earlier = () => [] }: Slot,
+): Promise<string[]> {
+  const missed: string[] = [];
+  for (const slot of earlier()) {
+    if (await manager.isHeld(markerOf(key, slot))) return missed.reverse();
+    if (missed.push(slot) === MISSED_MAX) break;
+  }
+  return [];
 }
 
 /** The lock that marks a slot. Its value tells whether a body runs, or the slot is done: a token has no space. */
@@ -175,8 +202,8 @@ function unmarked({ lock, slot, once }: SlotRun, value: unknown, cause: Error): 
   const outcome = once.retry
     ? 'but the slot may not be marked as done, so another caller may run it again'
     : 'and the slot is done, but its result may not be kept for other callers';
-  const message = `the body of runOnce "${lock.name}" has ended well for the slot "${slot}", ${outcome}: ${cause.message}`;
-  return new LockUnmarkedError(message, lock.name, { slot, result: value, cause });
+  const message = `the body of runOnce "${lock.name}" has ended well for the slot "${slot.name}", ${outcome}: ${cause.message}`;
+  return new LockUnmarkedError(message, lock.name, { slot: slot.name, result: value, cause });
 }
 
 /** The JSON of a result; undefined for one that is `undefined`. */
@@ -205,10 +232,9 @@ function jsonOf(key: string, value: unknown): string | undefined {
 async function takeMarker(
   manager: OnceManager,
   name: string,
-  once: OnceRequest,
-  deadline: number,
+  { once, slot, deadline }: { once: OnceRequest; slot: Slot; deadline: number },
 ): Promise<HeldLock | Mark | null> {
-  const request = requestOfMarker(once);
+  const request = requestOfMarker(once, slot.keep);
   for (;;) {
     const found = await manager.takeOrRead(name, request);
     if (typeof found !== 'string') return found;
@@ -239,7 +265,7 @@ async function takeInTime(
  * The marker's lease is half as long as that of the lock. Both are renewed at a third, so after a crash the marker
  * ends first: who gets the lock then finds the marker only if the slot is marked.
  */
-function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
+function requestOfMarker({ request }: OnceRequest, keep: number): AcquireRequest {
   const ttl = Math.max(TTL_MS_MIN, Math.min(keep, Math.floor(request.ttl / 2)));
   const { label, stallTimeout, origin, signal } = request;
   return {
@@ -259,10 +285,10 @@ function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
   };
 }
 
-function slotOf(manager: OnceManager, key: string, slot: string | number, waited: number): string {
-  if (typeof slot === 'string') return slot;
+function slotOf(manager: OnceManager, key: string, slots: Slots, waited: number): Slot {
+  if (slots.named !== undefined) return slots.named;
   const time = manager.serverTime(key);
-  if (time !== undefined) return slotAt(time - waited, slot);
+  if (time !== undefined) return slots.at(time - waited);
   const message = `cannot choose the slot of "${key}" by the clock of ${manager.server}: the connection to it was lost`;
   throw new LockConnectionError(message, key);
 }
