@@ -6,10 +6,12 @@
 import { defineConfig } from 'rolldown';
 
 const ENTRIES = [
+  'bullmq/index',
   'fence/index',
   'idempotency/index',
   'index',
   'nest/index',
+  'node-cron/index',
   'metrics/opentelemetry',
   'metrics/prometheus',
   'redis-semaphore/index',

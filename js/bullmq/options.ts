@@ -1,0 +1,88 @@
+/** What `oneAtATime` takes and makes. */
+
+import type { Job } from 'bullmq';
+import { checkObject, checkWholeNumber, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import type { Lock } from '../lock/lock.js';
+import type { AcquireOptions } from '../lock/options.js';
+
+/**
+ * Options of `oneAtATime`: how many jobs of a key run at a time, and those of `acquire` for the lock of a job.
+ *
+ * @example
+ * ```ts
+ * import type { OneAtATimeOptions } from 'holdfast/bullmq'
+ *
+ * const options: OneAtATimeOptions = { limit: 3, ttl: 10_000 }
+ * ```
+ */
+export interface OneAtATimeOptions
+  extends Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'> {
+  /**
+   * How many jobs of a key run at a time, at least 1.
+   *
+   * @default 1
+   */
+  readonly limit?: number | undefined;
+}
+
+/**
+ * What is done for a job while no other job of its key runs.
+ *
+ * @example
+ * ```ts
+ * import type { KeyedHandler } from 'holdfast/bullmq'
+ *
+ * const invoice: KeyedHandler<{ customer: string }> = async (job, lock, signal) => {
+ *   await fetch(shop, { method: 'POST', body: job.data.customer, headers: { fence: `${lock.fence}` }, signal })
+ * }
+ * ```
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
+export type KeyedHandler<Data = any, Result = any, Name extends string = string> = (
+  job: Job<Data, Result, Name>,
+  lock: Lock,
+  signal: AbortSignal,
+) => Result | Promise<Result>;
+
+/**
+ * A processor for a `Worker` of BullMQ.
+ *
+ * @example
+ * ```ts
+ * import { Worker } from 'bullmq'
+ * import { type KeyedProcessor, oneAtATime } from 'holdfast/bullmq'
+ *
+ * const processor: KeyedProcessor = oneAtATime(locks, (job) => job.data.customer, async (job) => settle(job))
+ * const worker = new Worker('orders', processor, { autorun: false, connection: { lazyConnect: true } })
+ * await worker.close()
+ * ```
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
+export type KeyedProcessor<Data = any, Result = any, Name extends string = string> = (
+  job: Job<Data, Result, Name>,
+  token: string | undefined,
+  signal: AbortSignal | undefined,
+) => Promise<Result>;
+
+/** The options, checked. @internal */
+export interface Settings {
+  readonly limit: number;
+  /** Those of the lock. */
+  readonly hold: Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'>;
+}
+
+const OPTIONS = ['label', 'limit', 'maxHold', 'stallTimeout', 'ttl'];
+
+/** @internal */
+export function checkSettings(options: unknown): Settings {
+  const { limit = 1, ...hold } = checkObject<OneAtATimeOptions>(options, OPTIONS, 'oneAtATime');
+  checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
+  return { limit, hold };
+}
+
+/** @internal */
+export function checkFunction(value: unknown, what: string): void {
+  if (typeof value === 'function') return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a function, got ${show(value)}`);
+}
