@@ -6,20 +6,29 @@
 
 import { appendFile } from 'node:fs/promises'
 import { connect } from 'holdfast'
-import { once } from './once.mjs'
 
-const { REDIS_URL, JOURNAL = '/dev/stdout', AT_LEAST_MS = 30_000, FAIL } = process.env
+const {
+  REDIS_URL,
+  JOURNAL = '/dev/stdout',
+  CRON = '0 2 * * *',
+  TZ = 'Europe/Berlin',
+  FAIL,
+} = process.env
 
 const locks = await connect(REDIS_URL)
 try {
-  const ran = await once(locks, 'cron:settle', Number(AT_LEAST_MS), settle)
-  console.log(ran ? 'done' : 'another machine does it')
+  // With retry the next machine runs it if this one fails, or crashes; it waits until then.
+  const options = { cron: CRON, timeZone: TZ, retry: true, wait: 600_000 }
+  const { ran, slot } = await locks.runOnce('cron:settle', options, settle)
+  console.log(ran ? `done: ${slot}` : `another machine has done it: ${slot}`)
 } finally {
   await locks.close()
 }
 
 /** `signal` ends it should the lock be lost, and a store that checks the fence refuses what is late. */
-async function settle({ fence, signal }) {
+async function settle({ fence, signal }, slot, missed) {
   if (FAIL !== undefined) throw new Error('the books are closed')
-  await appendFile(JOURNAL, `settled under ${fence}\n`, { signal })
+  // The nights in which no machine was up, and then this one.
+  for (const night of [...missed, slot])
+    await appendFile(JOURNAL, `settled ${night} under ${fence}\n`, { signal })
 }

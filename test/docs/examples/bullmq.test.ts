@@ -56,3 +56,16 @@ test('the jobs of each customer run one after the other, under rising fences', a
   assert.ok(busy()?.lines.some((line) => line.startsWith('end eve')));
   assert.equal(await queue.getCompletedCount(), 13);
 });
+
+test('the comparison shows that a customer with many jobs delays no other for long', async () => {
+  const program = new Program('bullmq/compare.mjs', { REDIS_URL: server.url });
+  assert.equal(await program.ended(), 0, program.lines.join('\n'));
+  const means = program.lines
+    .flatMap((line) => /: (\d+) ms on average/.exec(line)?.[1] ?? [])
+    .map(Number);
+  const [, waiting = 0, setAside = 0] = means;
+  assert.equal(means.length, 3);
+  // The handler that waits keeps the places for most of twenty jobs.
+  assert.ok(setAside < waiting / 3, program.lines.join('\n'));
+  assert.match(program.lines.at(-1) ?? '', /^oneAtATime: \d\.\d\d times the average without it$/);
+});
