@@ -8,6 +8,7 @@ export const SECTIONS = [
       ['Connecting', 'docs/connecting.md'],
       ['Jobs that run once', 'docs/once.md'],
       ['One leader', 'docs/lead.md'],
+      ['Schedulers and queues', 'docs/jobs.md'],
       ['Idempotency keys', 'docs/idempotency.md'],
       ['Nest', 'docs/nest.md'],
       ['Testing', 'docs/testing.md'],

@@ -12,7 +12,7 @@ import { ROOT } from './support/child.js';
 import { Postgres } from './support/postgres.js';
 import { RedisServer } from './support/server.js';
 
-const FOLDERS = ['js/fence', 'js/idempotency', 'js/nest', 'js/ui'];
+const FOLDERS = ['js/bullmq', 'js/fence', 'js/idempotency', 'js/nest', 'js/node-cron', 'js/ui'];
 
 let server: RedisServer;
 let postgres: Postgres;

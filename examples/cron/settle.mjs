@@ -11,14 +11,14 @@ const {
   REDIS_URL,
   JOURNAL = '/dev/stdout',
   CRON = '0 2 * * *',
-  TZ = 'Europe/Berlin',
+  TIME_ZONE = 'Europe/Berlin',
   FAIL,
 } = process.env
 
 const locks = await connect(REDIS_URL)
 try {
   // With retry the next machine runs it if this one fails, or crashes; it waits until then.
-  const options = { cron: CRON, timeZone: TZ, retry: true, wait: 600_000 }
+  const options = { cron: CRON, timeZone: TIME_ZONE, retry: true, wait: 600_000 }
   const { ran, slot } = await locks.runOnce('cron:settle', options, settle)
   console.log(ran ? `done: ${slot}` : `another machine has done it: ${slot}`)
 } finally {
