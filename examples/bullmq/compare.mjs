@@ -38,9 +38,10 @@ async function latencies(processor, hotJobs) {
       if (left === 0) resolve()
     })
   })
-  worker.run()
+  const running = worker.run()
   await done
   await worker.close()
+  await running
   await queue.obliterate({ force: true })
   await queue.close()
   return waits

@@ -68,9 +68,10 @@ export function oneAtATime<Data = any, Result = any, Name extends string = strin
   checkFunction(keyOf, 'keyOf');
   checkFunction(handler, 'handler');
   const settings = checkSettings(options);
+  const waiting = new Set<string>();
   // BullMQ gives a signal only to a function with three parameters.
   return async (job, token, signal) => {
-    const keyed: Keyed = { job: job as Job, keyOf: keyOf as Keyed['keyOf'], settings };
+    const keyed = { job: job as Job, keyOf: keyOf as Keyed['keyOf'], settings, waiting };
     const turn = await Turn.of(keyed.job, keyIn(keyed, keyed.job), settings.limit);
     const delay = await delayOf(keyed, turn);
     if (delay !== undefined) return setAside(keyed, turn, token, delay);
@@ -88,6 +89,8 @@ interface Keyed {
   readonly job: Job;
   readonly keyOf: (job: Job) => unknown;
   readonly settings: Settings;
+  /** The jobs for whose lock this process waits, by their ids. */
+  readonly waiting: Set<string>;
 }
 
 /** How long a job has to be set aside before it looks again; undefined if its turn has come. */
@@ -169,12 +172,17 @@ function park(
 
 /** Wakes a job whose turn it is, when whoever has its lock releases it: other code, or a run that BullMQ has given up. */
 async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promise<void> {
+  const { id = '' } = keyed.job;
+  if (keyed.waiting.has(id)) return;
+  keyed.waiting.add(id);
   try {
     const lock = await locks.acquire(lockOf(keyed), { ...holdOf(keyed), wait: LOOK_AGAIN_MS });
     await lock.release();
+    keyed.waiting.delete(id);
     await turn.wake();
   } catch {
     // It looks again by itself.
+    keyed.waiting.delete(id);
   }
 }
 

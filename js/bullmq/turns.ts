@@ -48,12 +48,14 @@ return {redis.call('ZRANK', order, job), idle, unknown}
  * ARGV[1]  the job
  * ARGV[2]  how many jobs run at a time
  * ARGV[3]  until when the job is still known, in ms
+ * ARGV[4]  how long the known jobs are kept, in ms
  * Reply: the job that is among the first by this, in a list; an empty list if there is none
  */
 const LEAVE = `
 local order, known = KEYS[1], KEYS[2]
-local job, limit, forgotten = ARGV[1], ARGV[2], ARGV[3]
+local job, limit, forgotten, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 redis.call('ZADD', known, forgotten, job)
+redis.call('PEXPIRE', known, kept)
 if redis.call('ZREM', order, job) == 0 then return {} end
 return redis.call('ZRANGE', order, limit - 1, limit - 1)
 `;
@@ -135,7 +137,8 @@ export class Turn {
 
   /** Takes this job or another out of the order, and wakes the one whose turn it is by that. */
   async leave(id = this.#id): Promise<void> {
-    const args = [this.#order, this.#known, id, this.#limit, Date.now() + LEFT_MS];
+    const times = [Date.now() + LEFT_MS, KEPT_MS];
+    const args = [this.#order, this.#known, id, this.#limit, ...times];
     const [next] = (await this.#run('holdfastLeave', args)) as string[];
     if (next !== undefined) await this.#wake(next);
   }

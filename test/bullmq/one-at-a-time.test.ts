@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { type Job, Queue, Worker, type WorkerOptions } from 'bullmq';
+import * as bullmq5 from 'bullmq5';
 import { type KeyedHandler, type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
 import { connect, holdfast, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
@@ -104,9 +105,25 @@ test('the jobs of a key run one after the other, in order, in two workers', asyn
   const done = await queue.getCompleted();
   assert.ok(done.every(({ attemptsMade }) => attemptsMade === 1));
   const starts = done.reduce((sum, { attemptsStarted }) => sum + attemptsStarted, 0);
-  assert.ok(starts <= 3 * 60, `${starts} starts of 60 jobs`);
+  // One to be set aside and one to run; few more where two workers start jobs of a key at the same time.
+  assert.ok(starts <= 2 * 60 + 10, `${starts} starts of 60 jobs`);
   assert.deepEqual(await server.admin.keys('bull:*holdfast:order*'), []);
   assert.deepEqual((await locks.query()).held, []);
+});
+
+test('the same with BullMQ 5', async () => {
+  const name = 'five';
+  const five = new bullmq5.Queue(name, { connection: connection() });
+  await five.addBulk(jobsOf('ada', 20));
+  const started = [locks, others].map((by) => {
+    // The classes of the versions have protected members, so their types differ.
+    const processor = oneAtATime(by, keyOf, note) as never;
+    return new bullmq5.Worker(name, processor, { connection: connection(), concurrency: 4 });
+  });
+  await until(async () => (await five.getCompletedCount()) === 20, 'all jobs to be done');
+  assert.deepEqual(linesOf('ada'), inOrder('ada', 20));
+  await Promise.all(started.map((worker) => worker.close()));
+  await five.close();
 });
 
 test('a customer with many jobs keeps no other from the places of a worker', async () => {

@@ -1,0 +1,58 @@
+/** Mistakes in `js/bullmq`. */
+
+export default {
+  tests: ['bullmq/one-at-a-time'],
+  mistakes: [
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'if (await removeFinished(turn, idle)) continue;',
+      becomes: '',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'before + preceding >= limit ? SOON_MS : undefined',
+      becomes: 'undefined',
+      argued: 'two workers must start two jobs of a key within a round trip',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'if (!isBusy) await turn.leave().catch(() => {});',
+      becomes: '',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'if (delay !== SOON_MS && (await turn.isFirst())) await turn.wake();',
+      becomes: '',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'void wakeWhenFree(locks, keyed, turn);',
+      becomes: '',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'AbortSignal.any([cancelled, lost])',
+      becomes: 'cancelled',
+    },
+    {
+      file: 'js/bullmq/one-at-a-time.ts',
+      was: 'cancelled === undefined ? lost :',
+      becomes: 'cancelled !== undefined ? lost :',
+    },
+    {
+      file: 'js/bullmq/turns.ts',
+      was: "redis.call('ZADD', known, forgotten, job)",
+      becomes: "redis.call('ZREM', known, job)",
+    },
+    {
+      file: 'js/bullmq/turns.ts',
+      was: "redis.call('ZRANGE', order, limit - 1, limit - 1)",
+      becomes: "redis.call('ZRANGE', order, 0, 0)",
+    },
+    {
+      file: 'js/bullmq/turns.ts',
+      was: '? Number(id) : timestamp',
+      becomes: '? timestamp : timestamp',
+    },
+  ],
+};
