@@ -11,6 +11,7 @@ import { until } from '../support/wait.js';
 
 const CUSTOMERS = ['ada', 'bob', 'eve'];
 const JOBS = 12;
+const KILLS = 3;
 
 let server: RedisServer;
 let queue: Queue;
@@ -59,21 +60,18 @@ test('every job is done, in order, however often a worker is killed while it run
       CUSTOMERS.map((customer) => ({ name: 'job', data: { customer, number } })),
     ),
   );
-  let running = await start();
-  await start();
+  const running = [await start(), await start()];
   const killed = new Set<string>();
-  for (let kills = 0; kills < 3; kills++) {
-    const { pid } = running.child;
-    const known = (await journal()).length;
-    const isBusy = async () => {
-      const lines = (await journal()).slice(known);
-      const last = lines.filter((line) => line.pid === `${pid}`).at(-1);
-      return last?.what === 'begin';
-    };
-    await until(isBusy, 'the worker to run a job');
-    await running.kill();
-    killed.add(`${pid}`);
-    running = await start();
+  while (killed.size < KILLS) {
+    const lines = await journal();
+    const busy = running.findIndex(({ child }) => {
+      return lines.filter(({ pid }) => pid === `${child.pid}`).at(-1)?.what === 'begin';
+    });
+    if (busy === -1) continue;
+    const [victim] = running.splice(busy, 1);
+    await victim?.kill();
+    killed.add(`${victim?.child.pid}`);
+    running.push(await start());
   }
   const all = CUSTOMERS.length * JOBS;
   await until(async () => (await queue.getCompletedCount()) === all, 'all jobs to be done', 60_000);

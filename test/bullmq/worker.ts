@@ -7,7 +7,7 @@ import { oneAtATime } from 'holdfast/bullmq';
 import { Redis } from 'ioredis';
 
 const [, , url = '', name = ''] = process.argv;
-const JOB_MS = 60;
+const JOB_MS = 200;
 
 async function main(): Promise<void> {
   const redis = new Redis(url);
