@@ -238,12 +238,14 @@ test('the signal tells that the job was cancelled', async () => {
   const worker = start(async (_job, _lock, signal) => {
     journal.push('begin');
     await until(() => signal.aborted, 'the signal');
-    throw signal.reason;
+    throw new Error(`${signal.reason}`);
   });
   const [job] = await queue.addBulk(jobsOf('ada', 1));
   await until(() => journal.length === 1, 'the job to begin');
   assert.ok(worker.cancelJob(job?.id ?? '', 'not wanted'));
   await until(async () => (await queue.getFailedCount()) === 1, 'the job to fail');
+  const [failed] = await queue.getFailed();
+  assert.equal(failed?.failedReason, 'not wanted');
 });
 
 test('a job that was removed while it was set aside holds up no other', async () => {

@@ -12,7 +12,7 @@ export default {
       file: 'js/bullmq/one-at-a-time.ts',
       was: 'before + preceding >= limit ? SOON_MS : undefined',
       becomes: 'undefined',
-      argued: 'two workers must start two jobs of a key within a round trip',
+      tests: ['bullmq/turns'],
     },
     {
       file: 'js/bullmq/one-at-a-time.ts',
@@ -23,6 +23,7 @@ export default {
       file: 'js/bullmq/one-at-a-time.ts',
       was: 'if (delay !== SOON_MS && (await turn.isFirst())) await turn.wake();',
       becomes: '',
+      tests: ['bullmq/turns'],
     },
     {
       file: 'js/bullmq/one-at-a-time.ts',
@@ -43,11 +44,13 @@ export default {
       file: 'js/bullmq/turns.ts',
       was: "redis.call('ZADD', known, forgotten, job)",
       becomes: "redis.call('ZREM', known, job)",
+      tests: ['bullmq/turns'],
     },
     {
       file: 'js/bullmq/turns.ts',
       was: "redis.call('ZRANGE', order, limit - 1, limit - 1)",
       becomes: "redis.call('ZRANGE', order, 0, 0)",
+      tests: ['bullmq/turns'],
     },
     {
       file: 'js/bullmq/turns.ts',

@@ -1,0 +1,127 @@
+/** The turns of jobs, started by hand: what happens between the steps of two of them. */
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { type Job, Queue, Worker } from 'bullmq';
+import { type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+
+let server: RedisServer;
+let locks: LockManager;
+let queue: Queue;
+let worker: Worker;
+let visits = 0;
+
+before(async () => {
+  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
+  locks = await connect(server.url);
+});
+
+afterEach(async () => {
+  await worker?.close();
+  await queue?.close();
+});
+
+after(async () => {
+  await locks?.close();
+  await server?.stop();
+});
+
+/** Adds jobs of one key, and starts them as a worker does, without a processor. */
+async function started(jobs: number): Promise<Job[]> {
+  const connection = { host: '127.0.0.1', port: server.port, maxRetriesPerRequest: null };
+  visits += 1;
+  queue = new Queue(`turns-${visits}`, { connection });
+  worker = new Worker(queue.name, null, { connection });
+  await queue.addBulk(Array.from({ length: jobs }, () => ({ name: 'job', data: {} })));
+  const active: Job[] = [];
+  for (let each = 0; each < jobs; each++) {
+    active.push((await worker.getNextJob(`token ${each}`, { block: false })) as Job);
+  }
+  return active;
+}
+
+interface Run {
+  readonly ended: Promise<unknown>;
+  readonly begun: Promise<void>;
+  end(): void;
+}
+
+/** Runs the processor for a job, whose handler lasts until it is told to end. */
+function run(job: Job, options: OneAtATimeOptions = {}): Run {
+  let [begin, end] = [() => {}, () => {}];
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const over = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const handler = () => {
+    begin();
+    return over;
+  };
+  const ended = oneAtATime(locks, () => 'key', handler, options)(job, job.token, undefined);
+  ended.catch(() => {});
+  return { begun, end: () => end(), ended };
+}
+
+const stateOf = async (job: Job | undefined) => (await queue.getJob(job?.id ?? ''))?.getState();
+const setAside = { name: 'DelayedError' };
+
+test('a job waits for an earlier one that was started, and is not in the order yet', async () => {
+  const [first, second] = (await started(2)) as [Job, Job];
+  await assert.rejects(run(second).ended, setAside);
+  assert.equal(await stateOf(second), 'delayed');
+  const one = run(first);
+  await one.begun;
+  one.end();
+  await one.ended;
+  assert.equal(await stateOf(second), 'waiting', 'it was woken');
+});
+
+test('a job does not wait for one that has run, and is still among the active jobs', async () => {
+  const [first, second] = (await started(2)) as [Job, Job];
+  const one = run(first);
+  one.end();
+  await one.ended;
+  assert.equal(await stateOf(first), 'active');
+  const two = run(second);
+  await Promise.race([two.begun, two.ended]);
+  two.end();
+  await two.ended;
+});
+
+test('a job that ends while the next is set aside wakes it all the same', async () => {
+  const [first, second] = (await started(2)) as [Job, Job];
+  const one = run(first);
+  await one.begun;
+  const moveToDelayed = second.moveToDelayed.bind(second);
+  second.moveToDelayed = async (...args) => {
+    one.end();
+    await one.ended;
+    return moveToDelayed(...args);
+  };
+  await assert.rejects(run(second).ended, setAside);
+  assert.equal(await stateOf(second), 'waiting');
+});
+
+test('of several jobs that run at a time, each that ends wakes one', async () => {
+  const jobs = await started(6);
+  const options = { limit: 2 };
+  const runs: Run[] = [];
+  for (const job of jobs.slice(0, 2)) {
+    const each = run(job, options);
+    await each.begun;
+    runs.push(each);
+  }
+  for (const job of jobs.slice(2)) await assert.rejects(run(job, options).ended, setAside);
+  const states = () => Promise.all(jobs.slice(2).map(stateOf));
+  assert.deepEqual(await states(), ['delayed', 'delayed', 'delayed', 'delayed']);
+  runs[0]?.end();
+  await runs[0]?.ended;
+  assert.deepEqual(await states(), ['waiting', 'delayed', 'delayed', 'delayed']);
+  runs[1]?.end();
+  await runs[1]?.ended;
+  assert.deepEqual(await states(), ['waiting', 'waiting', 'delayed', 'delayed']);
+});
