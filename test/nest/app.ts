@@ -31,6 +31,12 @@ class Jobs {
   async timed(): Promise<void> {
     await redis.rpush('journal:timed', currentSlot());
   }
+
+  @Once('planned', { cron: '* * * * * *', timeZone: 'Europe/Berlin' })
+  @Cron('* * * * * *', { timeZone: 'Europe/Berlin' })
+  async planned(): Promise<void> {
+    await redis.rpush('journal:planned', currentSlot());
+  }
 }
 
 async function main(): Promise<void> {

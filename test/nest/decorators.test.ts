@@ -430,6 +430,6 @@ test('what cannot work is refused, with the method that it is about', async () =
     /names the lock of @Lock on Later\.number must return a text/,
   );
   await assert.rejects(later.slotless(), /only one with @Once has a slot/);
-  await assert.rejects(later.lacking(), /runOnce needs either every/);
+  await assert.rejects(later.lacking(), /runOnce needs one of every/);
   await module.close();
 });

@@ -42,12 +42,14 @@ test('a thousand ticks have one body each, and fences that rise', async () => {
   );
 });
 
-test('a job of each second runs once in each, by the timers of three processes', async () => {
-  await until(async () => (await server.admin.llen('journal:timed')) >= 4, 'some seconds');
-  const slots = await server.admin.lrange('journal:timed', 0, -1);
-  assert.equal(new Set(slots).size, slots.length, slots.join());
-  for (const slot of slots) assert.equal(Date.parse(slot) % 1_000, 0, slot);
-});
+for (const job of ['timed', 'planned']) {
+  test(`a job of each second runs once in each, by the timers of three processes: ${job}`, async () => {
+    await until(async () => (await server.admin.llen(`journal:${job}`)) >= 4, 'some seconds');
+    const slots = await server.admin.lrange(`journal:${job}`, 0, -1);
+    assert.equal(new Set(slots).size, slots.length, slots.join());
+    for (const slot of slots) assert.equal(Date.parse(slot) % 1_000, 0, slot);
+  });
+}
 
 test('at SIGTERM each closes its locks, and ends', async () => {
   for (const { child } of programs) child.kill('SIGTERM');
@@ -56,5 +58,5 @@ test('at SIGTERM each closes its locks, and ends', async () => {
     'all to end',
   );
   for (const { output } of programs) assert.equal(output, 'ticked\n');
-  assert.equal(await server.admin.exists('counted', 'timed'), 0);
+  assert.equal(await server.admin.exists('counted', 'timed', 'planned'), 0);
 });

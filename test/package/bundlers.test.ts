@@ -28,6 +28,8 @@ const BESIDE = `console.log(
   typeof require('holdfast/redis-semaphore').Mutex,
   typeof require('holdfast/fence').checkFence,
   typeof require('holdfast/idempotency').memoryStore,
+  typeof require('holdfast/bullmq').oneAtATime,
+  typeof require('holdfast/node-cron').runCoordinator,
 );
 `;
 
@@ -58,7 +60,7 @@ test('esbuild, with holdfast as an external dependency', async () => {
   const beside = readFileSync(join(bundle, 'beside.js'), 'utf8');
   assert.match(beside, /require\("holdfast\/redlock"\)/, 'not bundled');
   const said = await succeeds(process.execPath, [join(bundle, 'beside.js')]);
-  assert.equal(said, `${Array(5).fill('function').join(' ')}\n`);
+  assert.equal(said, `${Array(7).fill('function').join(' ')}\n`);
 });
 
 test('esbuild, with the addon copied beside the bundle, away from node_modules', async () => {
