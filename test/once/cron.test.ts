@@ -6,6 +6,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import type { LockManager } from '../support/holdfast.js';
 import { connect } from '../support/holdfast.js';
+import { enrol, leastRights } from '../support/least-rights.js';
 import { spawnProgram } from '../support/program.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -282,6 +283,18 @@ for (const kind of ['redis', 'memory'] as const) {
     });
   });
 }
+
+test('a user with the least rights is told what was missed', async () => {
+  const locks = await open(await enrol(server, leastRights()));
+  const options = { cron: '* * * * * *' };
+  const { slot } = await locks.runOnce('job', options, () => 1);
+  await until(() => Date.now() > Date.parse(slot) + 2 * SECOND, 'two seconds to pass');
+  let missed: readonly string[] = [];
+  await locks.runOnce('job', options, (_lock, _slot, names) => {
+    missed = names;
+  });
+  assert.equal(Date.parse(missed[0] ?? ''), Date.parse(slot) + SECOND);
+});
 
 test('a job of each second runs once in each, by the timers of two processes', async () => {
   const program = join(ROOT, 'build', 'test', 'once', 'ticking.js');
