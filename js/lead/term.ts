@@ -11,6 +11,11 @@ export interface TermListener {
   steppedDown(term: Term, end: TermEnd): void;
 }
 
+/** Those of the process: a test may replace them. */
+const { clearInterval, setInterval } = globalThis;
+/** The longest interval that there is. */
+const INTERVAL_MS = 2 ** 31 - 1;
+
 /** @internal */
 export class LeaderTerm implements Term {
   readonly name: string;
@@ -20,6 +25,8 @@ export class LeaderTerm implements Term {
   readonly #begun = performance.now();
   readonly #listener: TermListener;
   #forgets: readonly (() => void)[] = [];
+  /** Waiting for the lead keeps a process alive; so does a term, also if its callback only waits for its signal. */
+  #alive: NodeJS.Timeout | undefined;
   #isOver = false;
 
   constructor(name: string, lock: SharedHandle, listener: TermListener) {
@@ -32,10 +39,11 @@ export class LeaderTerm implements Term {
   begin(stop: AbortSignal | undefined): void {
     const { signal } = this.lock;
     const lost = () => {
-      this.#abort.abort(signal.reason);
+      this.#tell(signal.reason);
       this.end((signal.reason as LockLostError).reason === 'closed' ? 'resigned' : 'lost');
     };
-    const stopped = () => this.#abort.abort(stop?.reason);
+    const stopped = () => this.#tell(stop?.reason);
+    this.#alive = setInterval(() => {}, INTERVAL_MS);
     this.#listener.elected(this);
     this.#forgets = [onAbort(signal, lost), stop === undefined ? () => {} : onAbort(stop, stopped)];
     // What was aborted before has no event.
@@ -53,6 +61,12 @@ export class LeaderTerm implements Term {
     return this.#abort.signal;
   }
 
+  /** Tells the callback to end. */
+  #tell(reason: unknown): void {
+    clearInterval(this.#alive);
+    this.#abort.abort(reason);
+  }
+
   /** How long ago the term began, in ms. */
   get lasted(): number {
     return performance.now() - this.#begun;
@@ -62,6 +76,7 @@ export class LeaderTerm implements Term {
   end(end: TermEnd): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    clearInterval(this.#alive);
     for (const forget of this.#forgets) forget();
     this.#listener.steppedDown(this, end);
   }

@@ -169,6 +169,7 @@ test('ls --json is one document of a stable shape', async () => {
   assert.deepEqual(told, [
     {
       name: 'item:1',
+      kind: 'lock',
       mode: 'exclusive',
       holders: [{ label: 'web-1', clientId: locks.clientId, askedAt, fence: null, lease }],
       waiters: [{ ...waiter, waited }],
@@ -234,11 +235,18 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
     /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 +\S+ +exclusive +web-2 .*\n$/,
   );
   const json = JSON.parse((await ends(0, env, 'show', 'item:*', '--json')).stdout);
-  assert.deepEqual(Object.keys(json), ['name', 'mode', 'holders', 'waiters', 'foreign']);
+  assert.deepEqual(Object.keys(json), ['name', 'kind', 'mode', 'holders', 'waiters', 'foreign']);
   assert.deepEqual([json.name, json.foreign, json.waiters.length], ['item:*', null, 1]);
   const nobody = await ends(1, env, 'show', 'item:');
   assert.equal(nobody.stdout, 'Lock "item:" is held by nobody.\n');
-  const empty = { name: 'item:', mode: null, holders: [], waiters: [], foreign: null };
+  const empty = {
+    name: 'item:',
+    kind: 'lock',
+    mode: null,
+    holders: [],
+    waiters: [],
+    foreign: null,
+  };
   assert.deepEqual(JSON.parse((await ends(1, env, 'show', 'item:', '--json')).stdout), empty);
 });
 

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { LeadOptions, Term, TermEnd } from 'holdfast';
 import { type ConnectTarget, connect, holdfast, type LockManager } from '../support/holdfast.js';
+import { spawnProgram } from '../support/program.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
@@ -353,6 +354,29 @@ for (const kind of ['redis', 'memory'] as const) {
     });
   });
 }
+
+test('a leader that only waits for its signal does not end its process', async () => {
+  const program = spawnProgram(
+    `import { connect } from 'holdfast'
+    const stop = new AbortController()
+    process.once('SIGTERM', () => stop.abort())
+    const locks = await connect(process.argv[1])
+    await locks.lead('job', { signal: stop.signal }, async ({ signal }) => {
+      console.log('leads')
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    })
+    await locks.close()
+    console.log('ended')`,
+    server.url,
+  );
+  await program.said('leads');
+  const other = await open(server.url);
+  const next = new Candidate(other);
+  await until(() => isWaiting(other), 'the next to wait');
+  program.child.kill('SIGTERM');
+  await program.said('ended');
+  await next.leads();
+});
 
 test('a refusal of the server ends the campaign, or is told', async () => {
   const a = await open(server.url);

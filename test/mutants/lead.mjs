@@ -50,7 +50,7 @@ export default {
     },
     {
       file: 'js/lead/term.ts',
-      was: 'const stopped = () => this.#abort.abort(stop?.reason);',
+      was: 'const stopped = () => this.#tell(stop?.reason);',
       becomes: 'const stopped = () => {};',
     },
     {
