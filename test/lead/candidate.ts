@@ -19,14 +19,12 @@ function now(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-function write(what: Entry['what'], { fence }: Term, at: number): void {
-  appendFileSync(log, `${JSON.stringify({ who, what, fence, at } satisfies Entry)}\n`);
-}
-
 /** Writes down that it leads, if it does: whatever happens between the two looks, it led at the first. */
 function tick(term: Term): void {
   const at = now();
-  if (term.lock.held) write('leads', term, at);
+  if (!term.lock.held) return;
+  const entry: Entry = { who, fence: term.fence, at };
+  appendFileSync(log, `${JSON.stringify(entry)}\n`);
 }
 
 async function work(term: Term): Promise<void> {
@@ -35,7 +33,6 @@ async function work(term: Term): Promise<void> {
     await sleep(TICK_MS);
     tick(term);
   }
-  write('ends', term, now());
 }
 
 const orders = {

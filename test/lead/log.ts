@@ -3,10 +3,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
-/** One line: at this time, in ms of the monotonic clock, this candidate led in this term, or its callback ended. */
+/** One line: at this time, in ms of the monotonic clock, this candidate led in this term. */
 export interface Entry {
   readonly who: string;
-  readonly what: 'leads' | 'ends';
   readonly fence: number;
   readonly at: number;
 }
@@ -23,8 +22,7 @@ export interface LoggedTerm {
 /** The terms of a log in the order of their fences. Throws if any two led at a time. */
 export function judge(log: string): LoggedTerm[] {
   const terms = new Map<number, LoggedTerm>();
-  for (const { who, what, fence, at } of entriesOf(log)) {
-    if (what !== 'leads') continue;
+  for (const { who, fence, at } of entriesOf(log)) {
     const known = terms.get(fence);
     assert.ok(known === undefined || known.who === who, `${who} and ${known?.who} have ${fence}`);
     const first = Math.min(at, known?.first ?? at);

@@ -41,13 +41,13 @@ export default {
       becomes: 'const unavailable = [',
     },
     {
-      file: RUN,
+      file: 'js/cli/guarded-command.ts',
       was: '    await stopping;\n',
       becomes: '',
       tests: ['cli/loss'],
     },
     {
-      file: RUN,
+      file: 'js/cli/guarded-command.ts',
       was: 'exit: stopping === undefined ? exit : Exit.Lost, ran: true',
       becomes: 'exit, ran: true',
       tests: ['cli/loss'],

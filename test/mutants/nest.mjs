@@ -4,6 +4,24 @@ export default {
   tests: ['nest/decorators'],
   mistakes: [
     {
+      file: 'js/nest/leader.ts',
+      was: 'await campaigns.get(self)?.end();',
+      becomes: '',
+      tests: ['nest/leader'],
+    },
+    {
+      file: 'js/nest/leader.ts',
+      was: 'await campaign.begun;',
+      becomes: '',
+      tests: ['nest/leader'],
+    },
+    {
+      file: 'js/nest/leader.ts',
+      was: '{ onError, ...rest, signal }',
+      becomes: '{ ...rest, signal }',
+      tests: ['nest/leader'],
+    },
+    {
       file: 'js/nest/health.ts',
       was: '    clearTimeout(timer);\n',
       becomes: '',
