@@ -1,12 +1,13 @@
 // Runs the compiled tests with Node's own runner.
 //
-//   node scripts/test.mjs              all but the long ones
+//   node scripts/test.mjs              those that show on each machine that it works there
+//   node scripts/test.mjs --thorough   those that show what no machine changes: faults, servers that fail, each step broken
 //   node scripts/test.mjs --quick      the promises on the store inside the process, and on the servers of this machine
-//   node scripts/test.mjs --left-out   what the last of these runs left out
+//   node scripts/test.mjs --left-out   what these runs left out, since the last of the first kind
 //   node scripts/test.mjs --full       all but those of other platforms
 //   node scripts/test.mjs WORD...      the files whose path contains one of the words
 //
-// The first two leave out the files that need a program which this machine lacks, and name them at the end with the command
+// The first three leave out the files that need a program which this machine lacks, and name them at the end with the command
 // that installs it. In the others a missing program fails the tests that need it. Other flags are those of the runner.
 
 import { spawnSync } from 'node:child_process';
@@ -29,12 +30,24 @@ const LONG = [
   'package/', // runtimes, package managers, bundlers, frameworks
 ];
 
+/** What takes minutes as well, and depends on the machine in nothing. */
+const THOROUGH = [
+  'behaviour/conformance/neighbour', // the promises once more, beside another
+  'behaviour/conformance/reader',
+  'behaviour/kinds/',
+  'behaviour/lifecycle/',
+  'faults/',
+  'steps/',
+  'support/topologies',
+  'topologies/',
+];
+
 const QUICK = ['behaviour/conformance/conformance', 'behaviour/conformance/embedded'];
 
 /** They need addons that are built apart, and root: `npm run test:platforms`. */
 const OTHER_PLATFORMS = 'platforms';
 
-const MODES = ['--quick', '--left-out', '--full'];
+const MODES = ['--quick', '--thorough', '--left-out', '--full'];
 
 const build = join(import.meta.dirname, '..', 'build');
 const root = join(build, 'test');
@@ -48,11 +61,12 @@ const given = process.argv.slice(2);
 const words = given.filter((argument) => !argument.startsWith('-'));
 const flags = given.filter((argument) => argument.startsWith('-') && !MODES.includes(argument));
 const mode = words.length > 0 ? 'words' : given.find((argument) => MODES.includes(argument));
-const leavesOut = mode === undefined || mode === '--quick';
+const leavesOut = mode === undefined || mode === '--quick' || mode === '--thorough';
 
 const all = readdirSync(root, { recursive: true }).filter((file) => file.endsWith('.test.js'));
 const here = all.filter((file) => !file.startsWith(OTHER_PLATFORMS)).sort();
 const long = here.filter((file) => startsWithOne(file, LONG));
+const thorough = here.filter((file) => startsWithOne(file, THOROUGH) && !long.includes(file));
 const wanted = wantedFiles();
 /** The files that are left out, by what they need. */
 const lacking = leavesOut ? filesByWhatTheyLack() : new Map();
@@ -74,10 +88,11 @@ const args = [
   ...flags,
   ...chosen.map((file) => join(root, file)),
 ];
+const env = { ...process.env, HOLDFAST_TEST_FILES: String(chosen.length) };
 // Without files the runner would look for some.
 const status =
-  chosen.length > 0 ? spawnSync(process.execPath, args, { stdio: 'inherit' }).status : 1;
-if (leavesOut) writeFileSync(leftOutFile, JSON.stringify([...leftOut]));
+  chosen.length > 0 ? spawnSync(process.execPath, args, { stdio: 'inherit', env }).status : 1;
+if (leavesOut) rememberLeftOut();
 tellLeftOut();
 process.exit(status ?? 1);
 
@@ -88,11 +103,22 @@ function wantedFiles() {
     return matching.length > 0 ? matching : fail(`no test matches ${words.join(' ')}`);
   }
   if (mode === '--left-out') {
-    const files = existsSync(leftOutFile) ? JSON.parse(readFileSync(leftOutFile, 'utf8')) : [];
-    return files.length > 0 ? files : fail('the last run left nothing out for want of a program');
+    const files = knownLeftOut();
+    return files.length > 0 ? files : fail('the last runs left nothing out for want of a program');
   }
   if (mode === '--quick') return here.filter((file) => startsWithOne(file, QUICK));
-  return mode === '--full' ? here : here.filter((file) => !long.includes(file));
+  if (mode === '--thorough') return thorough;
+  if (mode === '--full') return here;
+  return here.filter((file) => !long.includes(file) && !thorough.includes(file));
+}
+
+function knownLeftOut() {
+  return existsSync(leftOutFile) ? JSON.parse(readFileSync(leftOutFile, 'utf8')) : [];
+}
+
+function rememberLeftOut() {
+  const before = mode === '--thorough' ? knownLeftOut() : [];
+  writeFileSync(leftOutFile, JSON.stringify([...new Set([...before, ...leftOut])]));
 }
 
 function filesByWhatTheyLack() {
@@ -116,7 +142,10 @@ function tellLeftOut() {
     return `${names.length === 1 ? 'a file needs' : `${names.length} files need`} ${way}: ${names.join(', ')}`;
   });
   if (mode === undefined) {
-    lines.unshift(`${long.length} files take long; \`npm run test:full\` runs them`);
+    lines.unshift(
+      `${thorough.length} files break it in every way, in some minutes: npm run test:thorough`,
+      `${long.length} files take long; \`npm run test:full\` runs them, too`,
+    );
   }
   if (lines.length > 0) console.log(['left out:', ...lines].join('\n  '));
 }

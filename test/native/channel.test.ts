@@ -52,6 +52,7 @@ const STOLEN = LossCode['Stolen'] as number;
 /** A holder that records why it was lost. */
 class Holder {
   place = 0;
+  readonly lasts = false;
   readonly since = performance.now();
   readonly losses: number[] = [];
   readonly told: number[] = [];
