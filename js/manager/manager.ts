@@ -62,7 +62,12 @@ import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/opt
 import { markerOf, runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
 import { checkCallback, runUnder } from '../request/request.js';
-import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
+import {
+  type LockManagerEvents,
+  type LockWarning,
+  type LockWarningCode,
+  onListenerChange,
+} from './events.js';
 import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 import {
@@ -100,6 +105,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #campaigns = new Campaigns();
   /** Aborted when the manager begins to close. */
   readonly #ending = new AbortController();
+  /** How many warnings of each code there were. */
+  readonly #warnings = new Map<LockWarningCode, number>();
+  /** How many connections are broken. */
+  #broken = 0;
   #closing: Promise<void> | undefined;
 
   static {
@@ -140,7 +149,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     // Later: the caller of `connect` gets the time to add listeners.
     setImmediate(() => {
       channel.onNotice(manager.#onNotice);
-      for (const warning of warnings) manager.#warn(warning);
+      for (const warning of warnings) manager.warn(warning);
     });
     return manager;
   }
@@ -562,6 +571,31 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return readStats(this.#channel, this.#campaigns);
   }
 
+  /** Whether every connection stands; of a quorum, one to each server. @internal */
+  get connected(): boolean {
+    const { servers } = this.#errors;
+    if (this.#broken > 0) return false;
+    if (servers.length === 0) return true;
+    const up = this.stats().servers.filter(({ refused }) => refused === null);
+    return up.length === servers.length;
+  }
+
+  /** How many warnings of each code there were since `connect`. @internal */
+  get warnings(): ReadonlyMap<LockWarningCode, number> {
+    return this.#warnings;
+  }
+
+  /** Emits a warning, unless there was one with its subject. @internal */
+  warn({ code, message, lock, subject = message }: Warning): void {
+    // The core repeats a notice with each connection.
+    if (this.#warned.has(subject)) return;
+    this.#warned.add(subject);
+    this.#warnings.set(code, (this.#warnings.get(code) ?? 0) + 1);
+    const warning = new LockError(code, message, lock) as LockWarning;
+    if (this.emit('warning', warning)) return;
+    process.emitWarning(message, { type: 'HoldfastWarning', code });
+  }
+
   /**
    * Releases every lock that this manager holds, rejects operations under way with `LockClosedError`
    * and closes the connection. First aborts the `signal` of every lock, with the reason `closed`. Waits for the
@@ -726,7 +760,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (around !== undefined) return Promise.resolve(around.enter());
     const taken = take();
     if (wait < 0) return taken;
-    const warn = (advice: string, calls: string) => this.#warn(nestedWarning(name, advice, calls));
+    const warn = (advice: string, calls: string) => this.warn(nestedWarning(name, advice, calls));
     return nested.watch(name, taken, warn);
   }
 
@@ -812,17 +846,18 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   };
 
   readonly #onAbandoned = (lock: Lock): void => {
-    this.#warn(abandonedWarning(lock.name, originOf(lock)));
+    this.warn(abandonedWarning(lock.name, originOf(lock)));
   };
 
   readonly #onUnreleased = (lock: Lock, error: unknown): void => {
-    this.#warn(unreleasedWarning(lock.name, error));
+    this.warn(unreleasedWarning(lock.name, error));
   };
 
   readonly #onNotice = (code: number, text: string): void => {
     const { server } = this.#errors;
     switch (code) {
       case NoticeCode.Disconnected: {
+        this.#broken += 1;
         const message = `the connection to ${server} is gone: ${text}`;
         this.emit('disconnect', new LockConnectionError(message));
         break;
@@ -832,21 +867,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
         break;
       }
       case NoticeCode.Reconnected:
+        this.#broken -= 1;
         this.emit('reconnect');
         break;
       default: {
         const warning = warningOf(code, server, text);
-        if (warning !== undefined) this.#warn(warning);
+        if (warning !== undefined) this.warn(warning);
       }
     }
   };
-
-  #warn({ code, message, lock, subject = message }: Warning): void {
-    // The core repeats a notice with each connection.
-    if (this.#warned.has(subject)) return;
-    this.#warned.add(subject);
-    const warning = new LockError(code, message, lock) as LockWarning;
-    if (this.emit('warning', warning)) return;
-    process.emitWarning(message, { type: 'HoldfastWarning', code });
-  }
 }

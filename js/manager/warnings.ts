@@ -116,6 +116,14 @@ export function nestedWarning(lock: string, advice: string, calls: string): Warn
   return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${place}` };
 }
 
+/** The warning for names whose kinds metrics cannot tell apart. @internal */
+export function kindsWarning(what: string): Warning {
+  const advice =
+    'pass a list of kinds, or a function from a name to one of a few kinds, as the option kinds of measureLocks';
+  const message = `${what}, so metrics count locks as of the kind "other": ${advice}`;
+  return { ...warning('WARN_LOCK_KINDS', message), subject: 'kinds' };
+}
+
 function warning(code: LockWarningCode, message: string): Warning {
   return { code, message };
 }

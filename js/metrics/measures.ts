@@ -1,10 +1,13 @@
 /** What a manager does, as numbers: read by `holdfast/prometheus` and `holdfast/opentelemetry`. */
 
 import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
-import type { LockLostReason } from '../base/errors.js';
+import { show } from '../base/checks.js';
+import { argumentError, type LockLostReason } from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
 import type { LockLostMessage, LockTrace } from '../lock/diagnostics.js';
+import type { LockWarningCode } from '../manager/events.js';
 import type { LockManager } from '../manager/manager.js';
+import { Kinds } from './kinds.js';
 
 /** Every reason of a loss that a metric counts, so that each series begins at 0. @internal */
 export const LOST_REASONS: readonly LockLostReason[] = [
@@ -14,6 +17,33 @@ export const LOST_REASONS: readonly LockLostReason[] = [
   'stalled',
   'stolen',
 ];
+
+/** Every code of a warning, so that each series begins at 0. @internal */
+export const WARNING_CODES = Object.keys({
+  WARN_LOCK_ABANDONED: 0,
+  WARN_LOCK_ACTIVE_REPLICA: 0,
+  WARN_LOCK_CLOCK: 0,
+  WARN_LOCK_EVICTION: 0,
+  WARN_LOCK_KINDS: 0,
+  WARN_LOCK_LOGIN: 0,
+  WARN_LOCK_NESTED: 0,
+  WARN_LOCK_PERSISTENCE: 0,
+  WARN_LOCK_POLLING: 0,
+  WARN_LOCK_REPLICA: 0,
+  WARN_LOCK_SAME_SERVER: 0,
+  WARN_LOCK_SCRIPTS: 0,
+  WARN_LOCK_TARGET: 0,
+  WARN_LOCK_UNRELEASED: 0,
+} satisfies Record<LockWarningCode, 0>) as readonly LockWarningCode[];
+
+/** Refuses what is no manager; one of another copy of the package is one. @internal */
+export function checkManager(locks: unknown): asserts locks is LockManager {
+  const { clientId, warn } = (locks ?? {}) as Partial<LockManager>;
+  if (typeof clientId === 'string' && typeof warn === 'function') return;
+  const given = locks instanceof Promise ? 'a promise: await connect(…)' : show(locks);
+  const message = `measureLocks takes a manager, the result of connect, got ${given}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+}
 
 /** Gets what a manager does; times in seconds. @internal */
 export interface MeasureListener {
@@ -29,28 +59,22 @@ interface Ended extends LockTrace {
   readonly result?: unknown;
 }
 
-/** The first part of a name, `item` of `item:42`: a label must not have as many values as there are items. */
-function kindOf(name: string): string {
-  return name.split(':', 1)[0] ?? '';
-}
-
 /** Observes one manager until it is closed. @internal */
 export class Measures {
   readonly #manager: LockManager;
   readonly #listener: MeasureListener;
+  readonly #kinds: Kinds;
   /** When each acquire under way has begun, oldest first. */
   readonly #waiting = new Map<object, number>();
-  /** How many connections are broken. One that was before this observation began is not known. */
-  #broken = 0;
 
-  constructor(manager: LockManager, listener: MeasureListener) {
+  /** `kinds`: the option of `measureLocks`. */
+  constructor(manager: LockManager, kinds: unknown, listener: MeasureListener) {
     this.#manager = manager;
+    this.#kinds = new Kinds(kinds, (warning) => manager.warn(warning));
     this.#listener = listener;
     acquires.subscribe(this.#acquire);
     releases.subscribe(this.#release);
     subscribe(LOST, this.#lost);
-    manager.on('disconnect', this.#disconnect);
-    manager.on('reconnect', this.#reconnect);
   }
 
   /** Ends the observation. May be called again. */
@@ -58,13 +82,6 @@ export class Measures {
     acquires.unsubscribe(this.#acquire);
     releases.unsubscribe(this.#release);
     unsubscribe(LOST, this.#lost);
-    this.#manager.off('disconnect', this.#disconnect);
-    this.#manager.off('reconnect', this.#reconnect);
-  }
-
-  /** 1 while every connection stands, 0 while one is broken. */
-  get connected(): number {
-    return Number(this.#broken === 0);
   }
 
   /** For how long the caller that has waited longest has waited, in seconds; 0 if none waits. */
@@ -72,14 +89,6 @@ export class Measures {
     const [begun] = this.#waiting.values();
     return begun === undefined ? 0 : secondsSince(begun);
   }
-
-  readonly #disconnect = () => {
-    this.#broken++;
-  };
-
-  readonly #reconnect = () => {
-    this.#broken = Math.max(0, this.#broken - 1);
-  };
 
   readonly #acquire = {
     start: (message: LockTrace) => {
@@ -92,7 +101,7 @@ export class Measures {
       if (begun === undefined) return;
       this.#waiting.delete(message);
       const { lock, outcome = 'error' } = message;
-      this.#listener.acquired(secondsSince(begun), kindOf(lock), outcome);
+      this.#listener.acquired(secondsSince(begun), this.#kinds.of(lock), outcome);
     },
     end() {},
     asyncStart() {},
@@ -124,7 +133,7 @@ export class Measures {
 
   #ended({ lock, holder }: LockTrace, end: string): void {
     const { since } = holder as { since?: number };
-    if (since !== undefined) this.#listener.ended(secondsSince(since), kindOf(lock), end);
+    if (since !== undefined) this.#listener.ended(secondsSince(since), this.#kinds.of(lock), end);
   }
 }
 
@@ -198,7 +207,7 @@ export const LEVELS: readonly Metric[] = [
     prometheus: 'holdfast_connected',
     opentelemetry: 'holdfast.connected',
     help: '1 while connected, 0 while not',
-    read: (_, { connected }) => connected,
+    read: ({ connected }) => Number(connected),
   },
   {
     prometheus: 'holdfast_lingering',

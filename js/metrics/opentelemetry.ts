@@ -20,7 +20,18 @@ import {
 import { checkObject, show } from '../base/checks.js';
 import type { LockTrace } from '../lock/diagnostics.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEADING, LEVELS, LOST_REASONS, Measures } from './measures.js';
+import type { LockKinds } from './kinds.js';
+import {
+  COUNTS,
+  checkManager,
+  LEADING,
+  LEVELS,
+  LOST_REASONS,
+  Measures,
+  WARNING_CODES,
+} from './measures.js';
+
+export type { LockKinds } from './kinds.js';
 
 const OPERATIONS = ['acquire', 'extend', 'release'] as const;
 
@@ -133,6 +144,12 @@ export interface MeasureOptions {
    * @default 'default'
    */
   readonly manager?: string;
+  /**
+   * The kinds of locks, the attribute `lock.kind`: a list of kinds, or a function from a name to its kind.
+   *
+   * @default what stands in front of the first separator of the name; 100 kinds at most, the rest is `other`
+   */
+  readonly kinds?: LockKinds;
 }
 
 /**
@@ -140,7 +157,7 @@ export interface MeasureOptions {
  * seconds, and what `stats()` counts.
  *
  * @returns A function that ends this earlier.
- * @throws TypeError for an unknown option.
+ * @throws TypeError for what is no manager, or for a wrong option.
  *
  * @example
  * ```ts
@@ -152,11 +169,10 @@ export interface MeasureOptions {
  * ```
  */
 export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
-  const { meter = metrics.getMeter('holdfast'), manager = 'default' } = checkObject<MeasureOptions>(
-    options,
-    ['meter', 'manager'],
-    'measureLocks',
-  );
+  checkManager(locks);
+  const known = ['meter', 'manager', 'kinds'];
+  const given = checkObject<MeasureOptions>(options, known, 'measureLocks');
+  const { meter = metrics.getMeter('holdfast'), manager = 'default', kinds } = given;
   const ours = { 'lock.manager': manager };
   const waits = meter.createHistogram('holdfast.acquire.duration', {
     unit: 's',
@@ -167,7 +183,7 @@ export function measureLocks(locks: LockManager, options: MeasureOptions = {}): 
     description: 'How long locks were held, until they were released or lost',
   });
   const losses = meter.createCounter('holdfast.lost', { description: 'Locks lost' });
-  const measures = new Measures(locks, {
+  const measures = new Measures(locks, kinds, {
     acquired: (seconds, kind, outcome) =>
       waits.record(seconds, { ...ours, 'lock.kind': kind, 'lock.outcome': outcome }),
     ended: (seconds, kind, end) =>
@@ -204,11 +220,18 @@ function observe(
     reads.set(gauge, () => read(locks, measures));
   }
   const leading = meter.createObservableGauge(LEADING.opentelemetry, { description: LEADING.help });
-  const observables = [...reads.keys(), leading];
+  const warnings = meter.createObservableGauge('holdfast.warnings', {
+    description: 'Warnings since the manager was connected',
+  });
+  const observables = [...reads.keys(), leading, warnings];
   const callback = (result: BatchObservableResult) => {
     for (const [observable, read] of reads) result.observe(observable, read(), attributes);
     for (const { name, leading: leads } of locks.stats().leads) {
       result.observe(leading, Number(leads), { ...attributes, 'lock.lead': name });
+    }
+    for (const code of WARNING_CODES) {
+      const labels = { ...attributes, 'lock.warning.code': code };
+      result.observe(warnings, locks.warnings.get(code) ?? 0, labels);
     }
   };
   meter.addBatchObservableCallback(callback, observables);

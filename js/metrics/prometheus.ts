@@ -8,7 +8,18 @@ import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client'
 import { checkObject } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEADING, LEVELS, LOST_REASONS, Measures } from './measures.js';
+import type { LockKinds } from './kinds.js';
+import {
+  COUNTS,
+  checkManager,
+  LEADING,
+  LEVELS,
+  LOST_REASONS,
+  Measures,
+  WARNING_CODES,
+} from './measures.js';
+
+export type { LockKinds } from './kinds.js';
 
 /**
  * Options of `measureLocks`.
@@ -34,17 +45,24 @@ export interface MeasureOptions {
    * @default 'default'
    */
   readonly manager?: string;
+  /**
+   * The kinds of locks, the label `kind`: a list of kinds, or a function from a name to its kind.
+   *
+   * @default what stands in front of the first separator of the name; 100 kinds at most, the rest is `other`
+   */
+  readonly kinds?: LockKinds;
 }
 
-const WAITS = [0.001, 0.005, 0.025, 0.1, 0.5, 2, 10, 60];
-const HOLDS = [0.005, 0.025, 0.1, 0.5, 2, 10, 60, 600];
+// With these, 100 kinds of locks that are acquired and released have less than 2 000 series.
+const WAITS = [0.001, 0.01, 0.1, 1, 10, 60];
+const HOLDS = [0.01, 0.1, 1, 10, 60, 600];
 
 /**
  * Registers the metrics of a manager. Several managers share the metrics of a registry; each has its own label. When
  * the manager is closed its series are removed.
  *
  * @returns A function that removes them earlier.
- * @throws TypeError if the registry has a manager of this label, or for an unknown option.
+ * @throws TypeError for what is no manager, if the registry has a manager of this label, or for a wrong option.
  *
  * @example
  * ```ts
@@ -57,11 +75,10 @@ const HOLDS = [0.005, 0.025, 0.1, 0.5, 2, 10, 60, 600];
  * ```
  */
 export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
-  const { registry = register, manager = 'default' } = checkObject<MeasureOptions>(
-    options,
-    ['registry', 'manager'],
-    'measureLocks',
-  );
+  checkManager(locks);
+  const known = ['registry', 'manager', 'kinds'];
+  const given = checkObject<MeasureOptions>(options, known, 'measureLocks');
+  const { registry = register, manager = 'default', kinds } = given;
   const metrics = sharedMetrics(registry);
   if (metrics.measured.has(manager)) {
     const message = `the registry already has the metrics of a manager "${manager}": give each manager its own label by the option manager`;
@@ -69,7 +86,7 @@ export function measureLocks(locks: LockManager, options: MeasureOptions = {}): 
   }
   /** Removes one series each, by its labels. */
   const series = new Map<string, () => void>();
-  const measures = new Measures(locks, {
+  const measures = new Measures(locks, kinds, {
     acquired: (seconds, kind, outcome) => {
       const labels = { manager, kind, outcome };
       metrics.waits.observe(labels, seconds);
@@ -151,6 +168,7 @@ function makeMetrics(registry: Registry): Metrics {
   }
   registerHandOffs(registers, measured);
   registerLeads(registers, measured);
+  registerWarnings(registers, measured);
   return {
     measured,
     waits: new Histogram({
@@ -209,6 +227,24 @@ function registerHandOffs(registers: Registry[], measured: Metrics['measured']):
           sum += count;
           const le = upTo === Number.POSITIVE_INFINITY ? '+Inf' : String(upTo / 1000);
           this.inc({ manager, le }, sum);
+        }
+      }
+    },
+  });
+}
+
+/** A gauge: each warning comes once, and what it says stays so until somebody sees to it. */
+function registerWarnings(registers: Registry[], measured: Metrics['measured']): void {
+  new Gauge({
+    name: 'holdfast_warnings',
+    help: 'Warnings since the manager was connected',
+    labelNames: ['manager', 'code'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [manager, { locks }] of measured) {
+        for (const code of WARNING_CODES) {
+          this.set({ manager, code }, locks.warnings.get(code) ?? 0);
         }
       }
     },

@@ -30,18 +30,21 @@ interface Dashboard {
   }[];
 }
 
-/** For each alert the series that it is about, one sample a minute, and the minute at which it fires. */
+/** For each alert the series that it is about, one sample a minute, and the first minute at which it fires. */
 const FIRES: Readonly<Record<string, readonly [minute: number, ...series: [string, string][]]>> = {
-  HoldfastLockLost: [6, ['lost_total{reason="expired"}', '0 0 0 0 1 1 1']],
-  HoldfastDisconnected: [3, ['connected', '1 0 0 0']],
-  HoldfastNoLeader: [3, ['leading{lead="job"}', '1 0 0 0']],
-  HoldfastStuck: [12, ['waiting', '1x15'], ['acquired_total', '7x15']],
-  HoldfastLongWait: [3, ['oldest_wait_seconds', '0 61 121 181']],
+  HoldfastLockLost: [4, ['lost_total{reason="expired"}', '0 0 0 0 1 1 1']],
+  HoldfastDisconnected: [2, ['connected', '1 0 0 0']],
+  HoldfastNoLeader: [2, ['leading{lead="job"}', '1 0 0 0']],
+  HoldfastUnsafe: [1, ['warnings{code="WARN_LOCK_EVICTION"}', '0 1 1']],
+  HoldfastWarning: [1, ['warnings{code="WARN_LOCK_POLLING"}', '0 1 1']],
+  // The last lock is acquired at 3, when the other callers begin to wait.
+  HoldfastStuck: [8, ['waiting', '0 0 0 1x15'], ['acquired_total', '5 6 6 7x15']],
+  HoldfastLongWait: [1, ['oldest_wait_seconds', '0 61 121 181']],
   HoldfastLongHold: [1, ['oldest_hold_seconds', '3599 3660']],
-  HoldfastAbandoned: [3, ['abandoned_total', '0 0 1 1']],
-  HoldfastTimeouts: [20, ['timed_out_total', '0+1x20'], ['acquired_total', '0+10x20']],
+  HoldfastAbandoned: [2, ['abandoned_total', '0 0 1 1']],
+  HoldfastTimeouts: [11, ['timed_out_total', '0+1x20'], ['acquired_total', '0+10x20']],
   HoldfastSlowHandOffs: [
-    20,
+    11,
     ['hand_off_seconds_bucket{le="0.065536"}', '0+1x20'],
     ['hand_off_seconds_bucket{le="0.524288"}', '0+10x20'],
     ['hand_off_seconds_bucket{le="+Inf"}', '0+10x20'],
@@ -64,7 +67,23 @@ test('the check of the rules that docs/observability.md shows passes', async () 
   await runProgram(check, { env: {}, instead: { 'node_modules/holdfast/': '' } });
 });
 
-test('every alert fires once, and not before its cause', () => {
+/** Series under which no alert fires, however long they last. */
+const CALM: readonly (readonly [string, string])[] = [
+  // Callers wait all the time, and get their locks.
+  ['waiting', '3x30'],
+  ['acquired_total', '0+1x30'],
+  ['oldest_wait_seconds', '40x30'],
+  ['warnings{code="WARN_LOCK_POLLING"}', '0x30'],
+  ['lost_total{reason="stolen"}', '0+1x30'],
+];
+
+/** A process that has only begun to wait, and has no past. */
+const YOUNG: readonly (readonly [string, string])[] = [
+  ['waiting', '_ _ _ 1 1 1 1'],
+  ['acquired_total', '_ _ _ 0 0 0 0'],
+];
+
+test('every alert fires when its name says, and no minute earlier', () => {
   assert.deepEqual(Array.from(alerts, ([, name]) => name).sort(), Object.keys(FIRES).sort());
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-rules-'));
   try {
@@ -77,9 +96,24 @@ test('every alert fires once, and not before its cause', () => {
           eval_time: `${minute}m`,
           exp_samples: [{ value: 1, labels: '{}' }],
         },
-        { expr: 'count(ALERTS{alertstate="firing"})', eval_time: '0m', exp_samples: [] },
+        {
+          expr: 'count(ALERTS{alertstate="firing"})',
+          eval_time: `${minute - 1}m`,
+          exp_samples: [],
+        },
       ],
     }));
+    for (const series of [CALM, YOUNG]) {
+      tests.push({
+        interval: '1m',
+        input_series: series.map(inputOf),
+        promql_expr_test: [6, 12, 30].map((minute) => ({
+          expr: 'count(ALERTS{alertstate="firing"})',
+          eval_time: `${minute}m`,
+          exp_samples: [],
+        })),
+      });
+    }
     const file = join(folder, 'tests.yml');
     const suite = { rule_files: [RULES], evaluation_interval: '1m', tests };
     writeFileSync(file, JSON.stringify(suite));

@@ -70,6 +70,8 @@ for (const kind of ['redis', 'memory'] as const) {
     assert.equal(points.get(`${holds}=released`), 1);
     assert.equal(points.get(`${holds}=stolen`), 1);
     assert.equal(points.get('holdfast.lost lock.manager=shop lock.lost.reason=stolen'), 1);
+    const warned = 'holdfast.warnings lock.manager=shop lock.warning.code=WARN_LOCK_POLLING';
+    assert.equal(points.get(warned), 0);
     assert.ok(points.has('holdfast.oldest_hold.duration lock.manager=shop'));
     const stop = new AbortController();
     const leading = locks.lead('job', { signal: stop.signal }, ({ signal }) => {
@@ -87,7 +89,7 @@ for (const kind of ['redis', 'memory'] as const) {
     assert.equal(points.get('holdfast.acquired lock.manager=shop'), acquired);
     assert.equal(points.get(`${holds}=released`), 1);
     measureLocks(locks, { meter: provider.getMeter('test') });
-    assert.equal(locks.listenerCount('disconnect'), 1);
+    assert.equal(locks.listenerCount('close'), 1);
     await Promise.all([locks.close(), others.close()]);
     assert.deepEqual(locks.eventNames(), []);
     await provider.shutdown();

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import type { LockWarning } from 'holdfast';
 import { measureLocks } from 'holdfast/prometheus';
 import { Registry } from 'prom-client';
 import { connect, type LockManager } from '../support/holdfast.js';
@@ -163,6 +164,10 @@ test('connected is 0 while the server is away', async () => {
     assert.equal(await connected(), 1);
     await own.kill();
     await until(async () => (await connected()) === 0, 'the loss of the connection');
+    const later = new Registry();
+    measureLocks(manager, { registry: later });
+    const begun = await seriesOf(later, 'holdfast_connected{manager="default"}');
+    assert.equal(begun, 0, 'a measurement that begins without a connection');
     await own.restart();
     await until(async () => (await connected()) === 1, 'the connection');
   } finally {
@@ -177,4 +182,154 @@ test('an option that does not exist is refused, with the one that was meant', as
     () => measureLocks(manager, wrong),
     /measureLocks has no option "manger".*"manager"/,
   );
+});
+
+/** How many series a registry has, and the kinds that they name. */
+async function sizeOf(registry: Registry): Promise<{ series: number; kinds: string[] }> {
+  const text = await registry.metrics();
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const kinds = new Set(Array.from(text.matchAll(/kind="([^"]*)"/g), ([, kind]) => kind ?? ''));
+  return { series: lines.length, kinds: [...kinds].sort() };
+}
+
+async function hold(manager: LockManager, names: readonly string[]): Promise<void> {
+  await Promise.all(names.map(async (name) => (await manager.acquire(name)).release()));
+}
+
+/** How names are made, and their kinds; more kinds than there may be where none are given. */
+const SHAPES: Readonly<Record<string, [of: (i: number) => string, kinds?: readonly string[]]>> = {
+  'item:42': [(i) => `item:${i}`, ['item']],
+  'item-42': [(i) => `item-${i}`, ['item']],
+  'a b 42': [(i) => `a b ${i}`, ['a']],
+  'item/42': [(i) => `item/${i}`, ['item']],
+  '{cart}:42': [(i) => `cart{${i}}`, ['cart']],
+  '42:cart': [(i) => `${i}:cart`, ['other']],
+  item42: [(i) => `item${i}`, ['other']],
+  // As people may be called.
+  alice: [(i) => `k${i.toString(26).replace(/\d/g, (d) => 'qrstuvwxyz'[Number(d)] ?? '')}:1`],
+};
+
+for (const [shape, [of, expected]] of Object.entries(SHAPES)) {
+  // The whole number where the kinds are bounded by their number alone.
+  const count = expected === undefined ? 20_000 : 2_500;
+  test(`the metrics of ${count} names ${shape} stay under 2 000 series`, async () => {
+    const manager = await open('memory:');
+    const warnings: LockWarning[] = [];
+    manager.on('warning', (warning) => warnings.push(warning));
+    const registry = new Registry();
+    measureLocks(manager, { registry });
+    await hold(
+      manager,
+      Array.from({ length: count }, (_, i) => of(i)),
+    );
+    const { series, kinds } = await sizeOf(registry);
+    assert.ok(series < 2_000, `${series}`);
+    if (expected !== undefined) {
+      assert.deepEqual(kinds, expected);
+      assert.deepEqual(warnings, []);
+      return;
+    }
+    assert.equal(kinds.length, 101);
+    assert.ok(kinds.includes('other'));
+    assert.deepEqual(
+      warnings.map(({ code }) => code),
+      ['WARN_LOCK_KINDS'],
+    );
+    assert.match(warnings[0]?.message ?? '', /more than 100 kinds.*option kinds of measureLocks/);
+    const warned = 'holdfast_warnings{manager="default",code="WARN_LOCK_KINDS"}';
+    assert.equal(await seriesOf(registry, warned), 1);
+  });
+}
+
+test('all slots of a runOnce are of the kind of its key', async () => {
+  const manager = await open('memory:');
+  const registry = new Registry();
+  measureLocks(manager, { registry });
+  for (let i = 0; i < 200; i++) await manager.runOnce('report', { slot: `slot ${i}` }, () => i);
+  assert.deepEqual((await sizeOf(registry)).kinds, ['report']);
+});
+
+test('a list or a function chooses the kinds', async () => {
+  const manager = await open('memory:');
+  const [listed, made] = [new Registry(), new Registry()];
+  measureLocks(manager, { registry: listed, kinds: ['cron', 'cron:settle', 'tenant7'] });
+  measureLocks(manager, { registry: made, kinds: (name) => name.split(':').at(-1) ?? '' });
+  await hold(manager, ['cron:a', 'cron:settle:1', 'cron:settlement', 'cron', 'crony', 'tenant7:a']);
+  assert.deepEqual((await sizeOf(listed)).kinds, ['cron', 'cron:settle', 'other', 'tenant7']);
+  assert.deepEqual((await sizeOf(made)).kinds, ['1', 'a', 'cron', 'crony', 'settlement']);
+});
+
+test('a function that fails costs the kind, not the lock', async () => {
+  for (const kinds of [
+    () => {
+      throw new Error('no');
+    },
+    () => undefined as never as string,
+  ]) {
+    const manager = await open('memory:');
+    const warnings: LockWarning[] = [];
+    manager.on('warning', (warning) => warnings.push(warning));
+    const registry = new Registry();
+    measureLocks(manager, { registry, kinds });
+    await hold(manager, ['a', 'b']);
+    assert.deepEqual((await sizeOf(registry)).kinds, ['other']);
+    assert.deepEqual(
+      warnings.map(({ code }) => code),
+      ['WARN_LOCK_KINDS'],
+    );
+  }
+});
+
+test('what is no manager, and no kinds, is refused', async () => {
+  const manager = await open('memory:');
+  const wrongs = [undefined, null, {}, 'redis://127.0.0.1', Promise.resolve(manager)];
+  for (const wrong of wrongs) {
+    assert.throws(() => measureLocks(wrong as never, { registry: new Registry() }), {
+      name: 'TypeError',
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: wrong instanceof Promise ? /await connect/ : /measureLocks takes a manager/,
+    });
+  }
+  for (const kinds of ['item', 4, [1], [''], null]) {
+    assert.throws(
+      () => measureLocks(manager, { registry: new Registry(), kinds: kinds as never }),
+      { code: 'ERR_INVALID_ARG_TYPE', message: /^kinds must be/ },
+    );
+  }
+});
+
+test('a quorum is connected once all of its servers are', async () => {
+  const servers = await RedisServer.startSeveral(3);
+  const [first] = servers;
+  try {
+    await first?.kill();
+    const manager = await connect({ quorum: servers.map(({ url }) => url) });
+    opened.push(manager);
+    const registry = new Registry();
+    measureLocks(manager, { registry });
+    const connected = () => seriesOf(registry, 'holdfast_connected{manager="default"}');
+    assert.equal(await connected(), 0);
+    await first?.restart();
+    await until(async () => (await connected()) === 1, 'the third server');
+  } finally {
+    await Promise.all(servers.map((each) => each.stop()));
+  }
+});
+
+test('warnings from before the measurement count', async () => {
+  const own = await RedisServer.start({
+    args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'],
+  });
+  try {
+    const manager = await open(own.url);
+    await new Promise<unknown>((warned) => manager.once('warning', warned));
+    const registry = new Registry();
+    measureLocks(manager, { registry });
+    const value = (code: string) =>
+      seriesOf(registry, `holdfast_warnings{manager="default",code="${code}"}`);
+    assert.equal(await value('WARN_LOCK_EVICTION'), 1);
+    assert.equal(await value('WARN_LOCK_POLLING'), 0);
+  } finally {
+    await own.stop();
+  }
 });

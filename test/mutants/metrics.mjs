@@ -1,6 +1,7 @@
 /** Mistakes in `js/metrics`. */
 
 const MEASURES = 'js/metrics/measures.ts';
+const KINDS = 'js/metrics/kinds.ts';
 const PROMETHEUS = 'js/metrics/prometheus.ts';
 const OPENTELEMETRY = 'js/metrics/opentelemetry.ts';
 
@@ -15,13 +16,13 @@ export default {
     },
     { file: MEASURES, was: '    this.#listener.lost(lost.error.reason);\n', becomes: '' },
     { file: MEASURES, was: 'manager.stats().oldestHold / 1000', becomes: '0' },
-    { file: MEASURES, was: '    this.#broken++;\n', becomes: '' },
-    {
-      file: MEASURES,
-      was: "    this.#manager.off('disconnect', this.#disconnect);\n",
-      becomes: '',
-      tests: ['metrics/opentelemetry'],
-    },
+    { file: MEASURES, was: 'Number(connected)', becomes: '1' },
+    { file: KINDS, was: 'this.#met.size >= KINDS_MAX', becomes: 'false' },
+    { file: KINDS, was: '    this.#met.add(kind);\n', becomes: '' },
+    { file: KINDS, was: ' || /\\d/.test(part)', becomes: '' },
+    { file: KINDS, was: '_@#', becomes: '_#' },
+    { file: KINDS, was: 'b.length - a.length', becomes: 'a.length - b.length' },
+    { file: KINDS, was: ' && END_OF_KIND.test(name.slice(kind.length))', becomes: '' },
     { file: PROMETHEUS, was: 'metrics.losses.inc({ manager, reason }, 0);', becomes: '{}' },
     { file: PROMETHEUS, was: '    metrics.measured.delete(manager);\n', becomes: '' },
     {
