@@ -20,6 +20,7 @@ export {
   type QuorumServer,
   StaleFenceError,
 } from './base/errors.js';
+export type { Duration } from './base/time.js';
 export { connect } from './connect/connect.js';
 export type {
   BasicCredentials,

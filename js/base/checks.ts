@@ -1,6 +1,7 @@
 /** Checks of values. Their errors say what was expected and what was given. */
 
 import { argumentError } from './errors.js';
+import { type Duration, milliseconds } from './time.js';
 
 /** @internal */
 export function checkBoolean(value: unknown, what: string): asserts value is boolean {
@@ -48,8 +49,10 @@ export function checkSecret(value: unknown, what: string): void {
   }
 }
 
-/** Options without those that are `undefined`, which count as not given. @internal */
-export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+/** Options without those that are `undefined`, which count as not given; lengths of time in ms. @internal */
+export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined | Exclude<Duration, number>> };
+
+const NO_TIMES: ReadonlySet<string> = new Set();
 
 /** The copy of a caller's options. It inherits from no other object, so an option that the caller left out is undefined. */
 class Checked {}
@@ -57,7 +60,7 @@ Object.setPrototypeOf(Checked.prototype, null);
 
 /**
  * Checks that `options` is an object of known options, its own or inherited, and copies them; `undefined` becomes an empty
- * object.
+ * object. Those named in `times` are lengths of time, and become ms where they are texts.
  *
  * @internal
  */
@@ -65,6 +68,7 @@ export function checkObject<T extends object>(
   options: unknown,
   known: readonly string[],
   caller: string,
+  times = NO_TIMES,
 ): Given<T> {
   const checked = new Checked() as Given<T>;
   if (options === undefined) return checked;
@@ -79,16 +83,23 @@ export function checkObject<T extends object>(
       const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
-    if (isPlain) copyOption(options, key, checked);
+    if (isPlain) copyOption(options, key, checked, times);
   }
-  if (!isPlain) for (const key of known) copyOption(options, key, checked);
+  if (!isPlain) for (const key of known) copyOption(options, key, checked, times);
   return checked;
 }
 
-function copyOption(options: object, key: string, checked: object): void {
+function copyOption(
+  options: object,
+  key: string,
+  checked: object,
+  times: ReadonlySet<string>,
+): void {
   if (!isGiven(options, key)) return;
   const value = (options as Record<string, unknown>)[key];
-  if (value !== undefined) (checked as Record<string, unknown>)[key] = value;
+  if (value === undefined) return;
+  const isText = typeof value === 'string' && times.has(key);
+  (checked as Record<string, unknown>)[key] = isText ? milliseconds(value, key) : value;
 }
 
 /** Whether the caller has set a property: what other code has added to all objects is no option. */

@@ -1,12 +1,40 @@
-/** Lengths of time and moments, as people read and write them: for messages, the command line and the page. */
+/** Lengths of time and moments, as people read and write them: in options, messages, the command line and the page. */
+
+import { argumentError } from './errors.js';
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+/**
+ * A length of time: a number of ms, or a text with the unit `ms`, `s`, `m`, `h` or `d`, such as `'500ms'`, `'30s'` or
+ * `'1.5h'`.
+ *
+ * @example
+ * ```ts
+ * import type { Duration } from 'holdfast'
+ *
+ * const wait: Duration = '5s'
+ * await using lock = await locks.acquire('item:42', { wait, ttl: 10_000 })
+ * ```
+ */
+export type Duration = number | `${number}${keyof typeof UNITS}`;
 
 /** Reads a length of time such as `30s`, in whole ms; answers undefined if it is none. @internal */
 export function readDuration(text: string): number | undefined {
   const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text) ?? [];
   if (digits === undefined) return undefined;
   return Math.round(Number(digits) * UNITS[unit as keyof typeof UNITS]);
+}
+
+/** Reads the text of an option in whole ms. Refuses a text without a unit, which may mean anything. @internal */
+export function milliseconds(text: string, what: string): number {
+  const ms = readDuration(text);
+  if (ms !== undefined) return ms;
+  const number = /^\d+$/.test(text)
+    ? `: write ${Number(text)} for ms, or '${text}s' for seconds`
+    : '';
+  const shown = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+  const message = `${what} must be a number of ms, or a text with a unit such as '500ms', '30s', '5m', '1h' or '1d', got ${shown}${number}`;
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 /** A length of time in ms: `850ms`, `8.2s`, `3m20s`, `2h05m`, `3d04h`. Rounded to the last unit shown. @internal */

@@ -197,7 +197,8 @@ async function runOnce(
   const signals = new Signals();
   const locks = await open(whereOf(options));
   const wait = options.ifAvailable ? 0 : options.wait;
-  const slot = readDuration(once) === undefined ? { slot: once } : { every: once };
+  const every = readDuration(once);
+  const slot = every === undefined ? { slot: once } : { every };
   const kept = keep === undefined ? {} : { keep };
   const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };
   const waited = tellHolder(locks, name, json);

@@ -1,3 +1,4 @@
+import type { Given } from '../base/checks.js';
 import { argumentError, LockConnectionError, LockError } from '../base/errors.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import { LockManager } from '../manager/manager.js';
@@ -12,9 +13,9 @@ import { readClient } from './clients/read-clients.js';
 import { type CredentialsSource, type Login, NO_LOGIN } from './credentials.js';
 import {
   type BesideOldCode,
+  type CheckedOptions,
   type ConnectOptions,
   checkConnectOptions,
-  type Defaults,
 } from './options.js';
 import { checkLogin, type Sentinel, type Target } from './parsed-target.js';
 import type { ConnectTarget } from './target.js';
@@ -65,7 +66,7 @@ export async function connect(
 /** The target and the options, checked. */
 interface Prepared {
   readonly context: ErrorContext;
-  readonly checked: ConnectOptions & Defaults;
+  readonly checked: CheckedOptions;
   /** The options for the core. */
   readonly options: ChannelOptions;
   /** The logins that it asks for. */
@@ -128,7 +129,7 @@ export function startable<T>({ server }: ErrorContext, start: () => T): T {
 function channelOptions(
   client: string,
   where: Target,
-  checked: ConnectOptions & Defaults,
+  checked: CheckedOptions,
   logins: AskedLogins,
 ): ChannelOptions {
   const tls = where.tls ? checked.tls : undefined;
@@ -164,7 +165,7 @@ function channelOptions(
 }
 
 /** The login for a server: what the options have goes before what its URL has. */
-function loginOf(server: Target, options: ConnectOptions): Login {
+function loginOf(server: Target, options: Given<ConnectOptions>): Login {
   const { credentials, username, password } = options;
   if (credentials !== undefined) return { ...NO_LOGIN, credentials };
   if (username === undefined && password === undefined) return server;
@@ -175,17 +176,13 @@ function loginOf(server: Target, options: ConnectOptions): Login {
   };
 }
 
-function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions, 'polling'> {
+function pollingOptions(beside: Given<BesideOldCode> | undefined): Pick<ChannelOptions, 'polling'> {
   if (beside === undefined) return {};
   const { retryDelay, retryJitter = retryDelay / 2 } = beside;
   return { polling: { least: retryDelay - retryJitter, most: retryDelay + retryJitter } };
 }
 
-function quorumOptions(
-  servers: readonly Target[],
-  checked: ConnectOptions & Defaults,
-  logins: AskedLogins,
-) {
+function quorumOptions(servers: readonly Target[], checked: CheckedOptions, logins: AskedLogins) {
   const { serverTimeout, longestLease = checked.ttl } = checked;
   return {
     servers: servers.map((server) => ({

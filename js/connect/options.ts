@@ -1,12 +1,21 @@
 /** The options of `connect`, and their checks. */
 
-import { checkBoolean, checkObject, checkText, checkWhole, show } from '../base/checks.js';
+import {
+  checkBoolean,
+  checkObject,
+  checkText,
+  checkWhole,
+  type Given,
+  show,
+} from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { defaultLabel, fitLabel } from '../base/label.js';
+import type { Duration } from '../base/time.js';
 import {
   checkHold,
   checkLinger,
   checkWait,
+  LOCK_TIMES,
   type LockDefaults,
   TTL_MS_MAX,
   TTL_MS_MIN,
@@ -35,13 +44,13 @@ export interface ConnectOptions {
    *
    * @default 10000
    */
-  readonly ttl?: number | undefined;
+  readonly ttl?: Duration | undefined;
   /**
    * How long `acquire` and `request` wait without a `wait`, in whole ms, or `Infinity`.
    *
    * @default 10000
    */
-  readonly wait?: number | undefined;
+  readonly wait?: Duration | undefined;
   /**
    * Whether locks that are acquired without `renew` are renewed.
    *
@@ -53,14 +62,14 @@ export interface ConnectOptions {
    *
    * @default Infinity
    */
-  readonly maxHold?: number | undefined;
+  readonly maxHold?: Duration | undefined;
   /**
    * How long locks that are acquired without a `linger` are kept for the next caller of this manager once they were
    * released, in whole ms up to a third of `ttl`.
    *
    * @default 0
    */
-  readonly linger?: number | undefined;
+  readonly linger?: Duration | undefined;
   /**
    * Whether the end of `request`, `runOnce` and an `await using` block waits for the release, unless the call says so itself.
    *
@@ -87,7 +96,7 @@ export interface ConnectOptions {
    *
    * @default 30000
    */
-  readonly stallTimeout?: number | undefined;
+  readonly stallTimeout?: Duration | undefined;
   /**
    * How long the server may answer nothing, while it is asked, before the connection is closed, in whole ms from 1 to
    * 600 000. A server that answers slowly is asked for less at once, and keeps its connection. Also how long `close`,
@@ -95,7 +104,7 @@ export interface ConnectOptions {
    *
    * @default 2000
    */
-  readonly commandTimeout?: number | undefined;
+  readonly commandTimeout?: Duration | undefined;
   /**
    * How long one attempt to connect may take, login included, in whole ms from 1 to 600 000. A reconnection starts another
    * attempt beside it after a second, or sooner if the lease of a held lock needs it. With
@@ -103,7 +112,7 @@ export interface ConnectOptions {
    *
    * @default 5000
    */
-  readonly connectTimeout?: number | undefined;
+  readonly connectTimeout?: Duration | undefined;
   /**
    * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or `'majority'`. With
    * `'majority'` these replicas and the primary are more than half of the largest number of servers that this manager
@@ -145,7 +154,7 @@ export interface ConnectOptions {
    *
    * @default 100
    */
-  readonly serverTimeout?: number | undefined;
+  readonly serverTimeout?: Duration | undefined;
   /**
    * Only with a quorum: the longest lease (`ttl`) that any client acquires on these servers, in whole ms from 50 to
    * 9e15. A server that restarted may have forgotten locks, so it has no vote for that long and a second more after its
@@ -155,7 +164,7 @@ export interface ConnectOptions {
    *
    * @default the `ttl` of these options
    */
-  readonly longestLease?: number | undefined;
+  readonly longestLease?: Duration | undefined;
   /**
    * The options of TLS, only with a URL that begins with `rediss://` or `valkeys://`. With `{}` the server's
    * certificate is checked against the system's roots.
@@ -194,13 +203,13 @@ export interface BesideOldCode {
   /**
    * The time between two attempts of a caller, in whole ms from 1 to 600 000: that of the old code.
    */
-  readonly retryDelay: number;
+  readonly retryDelay: Duration;
   /**
    * The largest random deviation from `retryDelay`, in whole ms from 0 to `retryDelay`.
    *
    * @default half of retryDelay
    */
-  readonly retryJitter?: number | undefined;
+  readonly retryJitter?: Duration | undefined;
 }
 
 const TIMEOUT_MS_MAX = 600_000;
@@ -257,12 +266,27 @@ const CONNECT_OPTIONS = [
   'wait',
 ];
 
+const TIMES: ReadonlySet<string> = new Set([
+  ...LOCK_TIMES,
+  'commandTimeout',
+  'connectTimeout',
+  'longestLease',
+  'serverTimeout',
+]);
+const POLLING_TIMES: ReadonlySet<string> = new Set(['retryDelay', 'retryJitter']);
+
+/** The options of `connect`, checked, with times in ms. @internal */
+export type CheckedOptions = Omit<Given<ConnectOptions>, 'besideOldCode'> &
+  Defaults & { readonly besideOldCode?: Given<BesideOldCode> };
+
 /** @internal */
-export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
-  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
+export function checkConnectOptions(options: unknown): CheckedOptions {
+  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect', TIMES);
   const { label = defaultLabel() } = given;
   checkText(label, 'options.label');
-  const checked = { ...DEFAULTS, ...given, label: fitLabel(label) };
+  const { besideOldCode, ...rest } = given;
+  const polling = besideOldCode === undefined ? {} : { besideOldCode: checkPolling(besideOldCode) };
+  const checked = { ...DEFAULTS, ...rest, ...polling, label: fitLabel(label) };
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);
@@ -281,7 +305,6 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   const { username, password, credentials } = checked;
   checkLoginParts(username, password, credentials, (part) => `options.${part}`);
   if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
-  if (checked.besideOldCode !== undefined) checkBesideOldCode(checked.besideOldCode);
   checkText(checked.clientName, 'options.clientName');
   if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
     const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
@@ -290,10 +313,12 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   return checked;
 }
 
-function checkBesideOldCode(options: unknown): void {
-  const caller = 'options.besideOldCode';
-  const given = checkObject<BesideOldCode>(options, ['retryDelay', 'retryJitter'], caller);
+function checkPolling(options: unknown): Given<BesideOldCode> {
+  const [caller, known] = ['options.besideOldCode', [...POLLING_TIMES]];
+  const given = checkObject<BesideOldCode>(options, known, caller, POLLING_TIMES);
   checkWhole(given.retryDelay, 'options.besideOldCode.retryDelay', 1, TIMEOUT_MS_MAX);
-  if (given.retryJitter === undefined) return;
-  checkWhole(given.retryJitter, 'options.besideOldCode.retryJitter', 0, given.retryDelay);
+  if (given.retryJitter !== undefined) {
+    checkWhole(given.retryJitter, 'options.besideOldCode.retryJitter', 0, given.retryDelay);
+  }
+  return given;
 }

@@ -3,7 +3,10 @@
 import { checkObject, checkText, checkWhole } from '../base/checks.js';
 import { evaluate } from '../base/evaluate.js';
 import { hashTagOf, slotTagOf } from '../base/slots.js';
+import type { Duration } from '../base/time.js';
 import { checkFenced, type Fenced, stale } from './check.js';
+
+const TIMES: ReadonlySet<string> = new Set(['ttl']);
 
 /**
  * A client of ioredis or node-redis, for one server or a Cluster.
@@ -97,9 +100,9 @@ export async function fencedSet(
   lock: Fenced,
   key: string,
   value: string,
-  options?: { readonly ttl?: number },
+  options?: { readonly ttl?: Duration },
 ): Promise<void> {
-  const { ttl } = checkObject<{ ttl?: number }>(options, ['ttl'], 'fencedSet');
+  const { ttl } = checkObject<{ ttl?: Duration }>(options, ['ttl'], 'fencedSet', TIMES);
   if (ttl !== undefined) checkWhole(ttl, '"ttl"', 1, Number.MAX_SAFE_INTEGER);
   const lease = ttl === undefined ? [] : ['PX', `${ttl}`];
   await fencedEval(client, lock, "return redis.call('SET', KEYS[1], unpack(ARGV))", {

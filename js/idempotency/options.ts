@@ -1,8 +1,16 @@
 /** The options of both adapters. */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { checkBoolean, checkObject, checkWhole, checkWholeNumber, show } from '../base/checks.js';
+import {
+  checkBoolean,
+  checkObject,
+  checkWhole,
+  checkWholeNumber,
+  type Given,
+  show,
+} from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import type { Duration } from '../base/time.js';
 import type { LockManager } from '../manager/manager.js';
 import type { IdempotencyStore } from './store.js';
 
@@ -48,18 +56,18 @@ export interface IdempotencyOptions {
    * How long a request waits for another with its key, in ms, before it is answered 409.
    * @default 0
    */
-  readonly wait?: number;
+  readonly wait?: Duration;
   /**
    * How long answers are kept, in ms, from 1000 on. A request without an answer is remembered for a day at least.
    * @default 86_400_000, a day
    */
-  readonly ttl?: number;
+  readonly ttl?: Duration;
   /**
    * How long the lock of a request is held, in ms, after its client has gone ahead of the answer: its handler may still
    * be at work. 0 to a day.
    * @default 10_000
    */
-  readonly grace?: number;
+  readonly grace?: Duration;
   /**
    * The largest body of an answer that is stored, in bytes, up to 256 MiB. A repeat of a request with a larger answer is
    * answered 409.
@@ -98,7 +106,7 @@ export interface IdempotencyOptions {
 }
 
 /** @internal */
-export type Settings = Required<IdempotencyOptions>;
+export type Settings = Required<Given<IdempotencyOptions>>;
 
 /** @internal */
 export const DAY_MS = 86_400_000;
@@ -113,13 +121,14 @@ const DEFAULTS = {
   recover: false,
   scope: ({ headers }: IdempotentRequest) => headers.authorization ?? '',
 };
+const TIMES: ReadonlySet<string> = new Set(['grace', 'ttl', 'wait']);
 const KNOWN = ['locks', 'store', ...Object.keys(DEFAULTS)];
 
 /** Checks the options, and fills in the defaults. @internal */
 export function settingsOf(options: IdempotencyOptions, caller: string): Settings {
   const settings: Settings = {
     ...DEFAULTS,
-    ...checkObject<IdempotencyOptions>(options, KNOWN, caller),
+    ...checkObject<IdempotencyOptions>(options, KNOWN, caller, TIMES),
   };
   checkWhole(settings.wait, '"wait"', 0, DAY_MS);
   checkWhole(settings.grace, '"grace"', 0, DAY_MS);

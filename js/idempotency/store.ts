@@ -2,6 +2,7 @@
 
 import { checkObject, checkText } from '../base/checks.js';
 import { evaluate } from '../base/evaluate.js';
+import type { LockManager } from '../manager/manager.js';
 
 /**
  * Keeps the records of requests, as text, for a time. Each method is one atomic step.
@@ -31,24 +32,37 @@ export interface IdempotencyStore {
 }
 
 /**
- * Keeps records in this process, for tests. They are kept until the process ends, and `ttl` is ignored.
+ * Keeps records in this process, for tests.
+ *
+ * @param locks - A manager by whose clock records end when their `ttl` is over; a test moves it by `locks.advance`. By
+ *   default they are kept until the process ends.
  *
  * @example
  * ```ts
+ * import { connect } from 'holdfast'
  * import { memoryStore } from 'holdfast/idempotency'
  *
- * console.log(await memoryStore().read('an-id')) // undefined
+ * const locks = await connect('memory:')
+ * const store = memoryStore(locks)
+ * await store.replace('an-id', undefined, 'begun', 1_000)
+ * await locks.advance('1s')
+ * console.log(await store.read('an-id')) // undefined
  * ```
  */
-export function memoryStore(): IdempotencyStore {
-  const records = new Map<string, string>();
+export function memoryStore(locks?: LockManager): IdempotencyStore {
+  const records = new Map<string, { readonly text: string; readonly until: number }>();
+  const now = () => locks?.now() ?? 0;
+  const find = (id: string) => {
+    const found = records.get(id);
+    return found !== undefined && found.until > now() ? found.text : undefined;
+  };
   return {
-    read: async (id) => records.get(id),
-    async replace(id, from, to) {
-      const found = records.get(id);
+    read: async (id) => find(id),
+    async replace(id, from, to, ttl) {
+      const found = find(id);
       if (found !== from && found !== to) return false;
       if (to === undefined) records.delete(id);
-      else records.set(id, to);
+      else if (found !== to) records.set(id, { text: to, until: now() + ttl });
       return true;
     },
   };

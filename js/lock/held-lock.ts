@@ -1,5 +1,6 @@
 import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
+import type { Duration } from '../base/time.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -20,7 +21,7 @@ import {
 import { isTraced, traced, tracing } from './diagnostics.js';
 import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
 import { NestedLock } from './nested-lock.js';
-import { checkTtl } from './options.js';
+import { readTtl } from './options.js';
 import { originOf, setOrigin } from './origins.js';
 import { type ErrorContext, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
@@ -214,9 +215,9 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     throw this.#lost();
   }
 
-  async extend(ttl?: number): Promise<void> {
-    if (ttl !== undefined) checkTtl(ttl);
-    return this.#traced(tracing.extend, () => this.#extend(ttl));
+  async extend(ttl?: Duration): Promise<void> {
+    const ms = ttl === undefined ? undefined : readTtl(ttl);
+    return this.#traced(tracing.extend, () => this.#extend(ms));
   }
 
   async #extend(ttl?: number): Promise<void> {

@@ -1,6 +1,7 @@
 /** Several locks that are acquired and released as one. */
 
 import { LockLostError } from '../base/errors.js';
+import type { Duration } from '../base/time.js';
 import type { LockJson, LockMode, SharedHandle } from './lock.js';
 
 /**
@@ -82,7 +83,7 @@ export class LockSet implements AsyncDisposable {
    * Makes the lease of each lock last at least `ttl` ms from now, once and within `maxHold`, as the `extend` of a lock
    * does. Never shortens one.
    *
-   * @param ttl - In whole ms from 50 to 9e15; by default the locks' own `ttl`.
+   * @param ttl - From 50 to 9e15 ms; by default the locks' own `ttl`.
    * @throws as the `extend` of a lock does, for the first that fails; the others are extended all the same.
    *
    * @example
@@ -91,7 +92,7 @@ export class LockSet implements AsyncDisposable {
    * await both.extend(60_000)
    * ```
    */
-  async extend(ttl?: number): Promise<void> {
+  async extend(ttl?: Duration): Promise<void> {
     await all(this.locks, (lock) => lock.extend(ttl));
   }
 
@@ -180,22 +181,21 @@ type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
 
 /**
  * Takes all of `names`, one by one in the order of their bytes, so that two callers never wait for each
- * other; within `wait` ms in sum, from `begun` on. If one fails, those that were taken are released.
+ * other; within `wait` ms in sum, of which `waited()` are over. If one fails, those that were taken are released.
  *
  * @internal
  */
 export async function takeAll(
   names: readonly string[],
-  begun: number,
+  waited: () => number,
   wait: number,
   take: Take,
 ): Promise<LockSet | null> {
-  const end = begun + wait;
   const taken = new Map<string, SharedHandle>();
   const releaseTaken = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
   try {
     for (const name of inOrder(names)) {
-      const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
+      const left = wait > 0 ? Math.max(0, Math.ceil(wait - waited())) : wait;
       const lock = await take(name, left);
       if (lock === null) {
         await releaseTaken();

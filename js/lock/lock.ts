@@ -1,3 +1,5 @@
+import type { Duration } from '../base/time.js';
+
 /**
  * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that use this mode, while
  * the lock has no exclusive holder.
@@ -79,7 +81,7 @@ export interface Lock extends AsyncDisposable {
    * A lease never passes the end of `maxHold`: an extension that would is cut to that. Then it resolves all the same, and
    * `remaining` shows what it gave.
    *
-   * @param ttl - In whole ms from 50 to 9e15; by default the lock's own `ttl`.
+   * @param ttl - From 50 to 9e15 ms; by default the lock's own `ttl`.
    * @throws LockLostError if the lock is not held any more.
    * @throws LockConnectionError, LockServerError or LockQuorumError if it did not succeed within
    *   `commandTimeout`: no answer, a refusal, or no majority. The lock is then still held for `remaining` ms. A
@@ -96,7 +98,7 @@ export interface Lock extends AsyncDisposable {
    * console.log(brief.remaining > 5_000) // false
    * ```
    */
-  extend(ttl?: number): Promise<void>;
+  extend(ttl?: Duration): Promise<void>;
 
   /**
    * Turns an exclusive lock into a shared one without releasing it: waiters that want to share it get their

@@ -1,4 +1,5 @@
 import { LockError, LockLostError } from '../base/errors.js';
+import type { Duration } from '../base/time.js';
 import type { LockJson, LockMode, SharedHandle } from './lock.js';
 
 /**
@@ -43,7 +44,7 @@ export class NestedLock implements SharedHandle {
     this.#owner.assertHeld();
   }
 
-  async extend(ttl?: number): Promise<void> {
+  async extend(ttl?: Duration): Promise<void> {
     this.#assertNotReleased();
     return this.#owner.extend(ttl);
   }

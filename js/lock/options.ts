@@ -6,11 +6,13 @@ import {
   checkText,
   checkWhole,
   checkWholeNumber,
+  type Given,
   show,
 } from '../base/checks.js';
 import { argumentError, LockLostError } from '../base/errors.js';
 import { fitLabel } from '../base/label.js';
 import { checkName } from '../base/names.js';
+import { type Duration, milliseconds } from '../base/time.js';
 import { clientOf } from '../base/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
 import type { LockJson, LockMode } from './lock.js';
@@ -31,7 +33,7 @@ export interface AcquireOptions extends TryAcquireOptions {
    *
    * @default the `wait` of `connect` if that was given, or else 10000
    */
-  readonly wait?: number | undefined;
+  readonly wait?: Duration | undefined;
   /**
    * Ends the wait when it is aborted; `acquire` then rejects with the signal's reason. Has no effect once the
    * lock was granted.
@@ -178,7 +180,7 @@ export interface TryAcquireOptions extends AdoptOptions {
    *
    * @default the `linger` of `connect`, up to a third of `ttl`
    */
-  readonly linger?: number | undefined;
+  readonly linger?: Duration | undefined;
   /**
    * Whether the end of `request`, `runOnce` and an `await using` block waits until the server has confirmed the release.
    * With `false` it waits only until the release is handed to the connection, which saves a round trip: the next caller of
@@ -214,7 +216,7 @@ export interface AdoptOptions {
    *
    * @default 10000
    */
-  readonly ttl?: number | undefined;
+  readonly ttl?: Duration | undefined;
   /**
    * Whether the lease is renewed, at a third of its length, until the lock is released. A native
    * thread renews it, so a blocked event loop does not lose the lock. With `false` the server is asked about the lock as
@@ -230,7 +232,7 @@ export interface AdoptOptions {
    *
    * @default Infinity
    */
-  readonly maxHold?: number | undefined;
+  readonly maxHold?: Duration | undefined;
   /**
    * How long the event loop may be blocked before renewal pauses, in whole ms from 1, or
    * `Infinity`: a process that hangs for ever must not hold the lock for ever. Means nothing with `renew: false`, since
@@ -238,7 +240,7 @@ export interface AdoptOptions {
    *
    * @default 30000
    */
-  readonly stallTimeout?: number | undefined;
+  readonly stallTimeout?: Duration | undefined;
 }
 
 /** The bounds of a lease, in ms. @internal */
@@ -265,8 +267,8 @@ export interface HoldOptions {
 
 /** A call that takes several locks one by one. @internal */
 export interface SetCall {
-  /** When it began, by `performance.now()`. */
-  readonly begun: number;
+  /** For how long it has waited, in ms. */
+  readonly waited: () => number;
   /** How many locks it asks for. */
   readonly size: number;
 }
@@ -302,6 +304,15 @@ export interface AcquireRequest extends HoldOptions {
   readonly origin: string | undefined;
 }
 
+/** The options that are lengths of time, of every call that acquires a lock. @internal */
+export const LOCK_TIMES: ReadonlySet<string> = new Set([
+  'linger',
+  'maxHold',
+  'stallTimeout',
+  'ttl',
+  'wait',
+]);
+
 const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
 const TRY_ACQUIRE_OPTIONS = [
   ...ADOPT_OPTIONS,
@@ -316,7 +327,7 @@ const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
-  const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
+  const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire', LOCK_TIMES);
   const request = fillWaiting(given, defaults);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
   return request;
@@ -332,7 +343,7 @@ export function checkRequestOptions(
   options: unknown,
   defaults: LockDefaults,
 ): AcquireRequest {
-  const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
+  const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request', LOCK_TIMES);
   const request = fillWaiting(given, defaults);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
@@ -344,13 +355,18 @@ export function checkRequestOptions(
 
 /** @internal */
 export function checkTryAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
-  const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
+  const given = checkObject<TryAcquireOptions>(
+    options,
+    TRY_ACQUIRE_OPTIONS,
+    'tryAcquire',
+    LOCK_TIMES,
+  );
   return fillHolding(given, defaults);
 }
 
 /** @internal */
 export function checkAdoptOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
-  const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
+  const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt', LOCK_TIMES);
   return fillHolding(given, { ...defaults, label: '' });
 }
 
@@ -422,7 +438,7 @@ export function checkQueryOptions(options: unknown): QueryRequest {
 }
 
 /** Checks the options of a call that may wait, and fills its request in. @internal */
-export function fillWaiting(given: RequestOptions, defaults: LockDefaults): AcquireRequest {
+export function fillWaiting(given: Given<RequestOptions>, defaults: LockDefaults): AcquireRequest {
   const { wait = defaults.wait, signal, steal = false, ifAvailable = false } = given;
   const { reentrant = false } = given;
   checkWait(wait);
@@ -438,7 +454,7 @@ const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: false };
 
 /** Fills in the options that matter while the lock is held, beside those of the wait. */
 function fillHolding(
-  given: TryAcquireOptions,
+  given: Given<TryAcquireOptions>,
   defaults: LockDefaults,
   { wait, signal, reentrant }: Pick<AcquireRequest, 'wait' | 'signal' | 'reentrant'> = NOT_WAITING,
 ): AcquireRequest {
@@ -480,7 +496,7 @@ function checkLabel(label: unknown): string {
   return fitLabel(label);
 }
 
-function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
+function checkShare({ mode = 'exclusive', limit }: Given<TryAcquireOptions>): number {
   if (mode !== 'exclusive' && mode !== 'shared') {
     const message = `mode must be 'exclusive' or 'shared', got ${show(mode)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
@@ -495,7 +511,10 @@ function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
 }
 
 /** Options that exclude each other; `refusal` makes the error. */
-function refuseContradictions(given: RequestOptions, refusal: (message: string) => Error): void {
+function refuseContradictions(
+  given: Given<RequestOptions>,
+  refusal: (message: string) => Error,
+): void {
   const { ifAvailable = false, mode, signal, steal = false, wait } = given;
   if (ifAvailable && steal) throw refusal('ifAvailable and steal exclude each other');
   if (steal && mode === 'shared') throw refusal(`steal is for mode 'exclusive'`);
@@ -536,6 +555,13 @@ function isSignal(value: unknown): boolean {
     // The getter throws on an object that only inherits from the class.
     return false;
   }
+}
+
+/** Checks the `ttl` that an extension is given, and answers it in ms. @internal */
+export function readTtl(ttl: unknown): number {
+  const ms: unknown = typeof ttl === 'string' ? milliseconds(ttl, 'ttl') : ttl;
+  checkTtl(ms);
+  return ms;
 }
 
 /** @internal */

@@ -139,7 +139,7 @@ function timeoutError(
   set: SetCall | undefined,
 ): LockTimeoutError {
   const { waited: forThis, remaining, holder: token, holders, position } = readTimeout(outcome);
-  const waited = set === undefined ? forThis : Math.floor(performance.now() - set.begun);
+  const waited = set === undefined ? forThis : Math.floor(set.waited());
   const heldFor = context.heldFor?.(numberOf(token, context.client));
   const holderLabel = labelOf(token);
   const details = { waited, holderLabel, remaining, position, heldFor };

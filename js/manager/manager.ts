@@ -1,7 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../base/abort.js';
-import { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
+import { checkWhole } from '../base/checks.js';
+import { argumentError, LockConnectionError, LockError, LockLostError } from '../base/errors.js';
 import { checkKey, checkName, checkNames, checkSlot, leaderLockOf } from '../base/names.js';
+import { type Duration, milliseconds } from '../base/time.js';
 import { Campaigns } from '../lead/campaigns.js';
 import { lead } from '../lead/lead.js';
 import {
@@ -43,6 +45,7 @@ import { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
   adoptOperation,
+  CLOSED,
   forceReleaseOperation,
   isGrant,
   NoticeCode,
@@ -77,6 +80,12 @@ import {
   type Warning,
   warningOf,
 } from './warnings.js';
+
+/** A hundred years: the core counts in µs, which JavaScript has to count as well. */
+const ADVANCE_MS_MAX = 100 * 366 * 86_400_000;
+
+/** The one of the process: the fake one that a test puts in its place may never call. */
+const { setImmediate } = globalThis;
 
 /**
  * Acquires locks on the target of `connect`, which makes the manager. One manager per process is enough: it holds any
@@ -340,6 +349,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     refuseOnQuorum(this.#errors, 'runOnce');
     const manager = {
       server: this.#errors.server,
+      now: () => this.now(),
       serverTime: (name: string) => this.#channel.serverTime(name),
       // It is not reentrant, so the lock is one of its own.
       take: (name: string, request: AcquireRequest) =>
@@ -571,6 +581,42 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return readStats(this.#channel, this.#campaigns);
   }
 
+  /**
+   * Moves the clock of a store in this process (`memory:`), for tests: leases, waits, `maxHold`, the slots of `runOnce` and
+   * the records of idempotency keys end as if this time had passed, one after the other, and each manager of the store
+   * hears of each before the next. From the first call on the clock stands still between calls, as with fake timers.
+   *
+   * @param by - How far; 100 years at most. `0` only stops the clock.
+   * @returns Once everything has happened that was due, and promises of this process have been settled on the way. Work
+   *   that waits for timers or files is not awaited.
+   * @throws TypeError if the locks are kept on a server, whose clock nobody moves, or for a wrong argument.
+   * @throws LockClosedError if the manager is closed.
+   *
+   * @example
+   * ```ts
+   * const locks = await connect('memory:')
+   * const lock = await locks.acquire('item:42', { ttl: '30s', renew: false })
+   * await locks.advance('30s')
+   * console.log(lock.held) // false
+   * await locks.close()
+   * ```
+   */
+  async advance(by: Duration): Promise<void> {
+    const ms: unknown = typeof by === 'string' ? milliseconds(by, 'by') : by;
+    checkWhole(ms, 'by', 0, ADVANCE_MS_MAX);
+    if (!this.#channel.isMovable) {
+      const message = `advance moves the clock of "memory:", a store in this process, not that of ${this.#errors.server}: connect to memory: in tests that move time`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    if (this.#closing !== undefined) throw toError(CLOSED, this.#errors, 'move the clock of');
+    await this.#channel.advance(ms as number);
+  }
+
+  /** The clock of the manager, in ms: `performance.now()`, or that of a store in this process. @internal */
+  now(): number {
+    return this.#channel.clock();
+  }
+
   /** Whether every connection stands; of a quorum, one to each server. @internal */
   get connected(): boolean {
     const { servers } = this.#errors;
@@ -690,24 +736,25 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     nested: NestedCall | undefined,
   ): Promise<LockSet | null> {
     const { share, wait } = request;
-    const begun = performance.now();
+    const begun = this.now();
+    const waited = () => this.now() - begun;
     if (nested === undefined && share === SHARE_EXCLUSIVE && wait !== WAIT_STEAL) {
-      const locks = await this.#takeTogether(names, begun, request);
+      const locks = await this.#takeTogether(names, waited, request);
       if (locks !== undefined) return locks;
     }
-    return takeAll(names, begun, wait, (name, left) => {
-      const each = { ...request, wait: left, set: { begun, size: names.length } };
+    return takeAll(names, waited, wait, (name, left) => {
+      const each = { ...request, wait: left, set: { waited, size: names.length } };
       return this.#takeOrShare(name, each, nested, () => this.#takeUntraced(name, each));
     });
   }
 
   /**
    * Takes all of `names` by one call, if all are free. Answers `null` if they are not and `request` says not to
-   * wait, `undefined` if they are to be taken one by one. `begun`: when the caller's wait began.
+   * wait, `undefined` if they are to be taken one by one. `waited`: for how long the caller has waited.
    */
   async #takeTogether(
     names: readonly string[],
-    begun: number,
+    waited: () => number,
     request: AcquireRequest,
   ): Promise<LockSet | null | undefined> {
     const { wait, label, signal, leaveToExpire, awaitRelease } = request;
@@ -717,7 +764,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (code !== OutcomeCode.AcquiredAll) {
       signal?.throwIfAborted();
       // A server that gave no answer during the whole wait would give none about the first lock either.
-      const isOver = code === OutcomeCode.Connection && performance.now() - begun >= wait;
+      const isOver = code === OutcomeCode.Connection && waited() >= wait;
       // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
       if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;
       if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;

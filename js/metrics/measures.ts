@@ -87,21 +87,21 @@ export class Measures {
   /** For how long the caller that has waited longest has waited, in seconds; 0 if none waits. */
   get oldestWait(): number {
     const [begun] = this.#waiting.values();
-    return begun === undefined ? 0 : secondsSince(begun);
+    return begun === undefined ? 0 : this.#secondsSince(begun);
   }
 
   readonly #acquire = {
     start: (message: LockTrace) => {
       // A candidate waits for as long as another leads, which is no measure of anything.
       if (this.#isOurs(message) && !isLeaderLock(message.lock))
-        this.#waiting.set(message, performance.now());
+        this.#waiting.set(message, this.#manager.now());
     },
     asyncEnd: (message: LockTrace) => {
       const begun = this.#waiting.get(message);
       if (begun === undefined) return;
       this.#waiting.delete(message);
       const { lock, outcome = 'error' } = message;
-      this.#listener.acquired(secondsSince(begun), this.#kinds.of(lock), outcome);
+      this.#listener.acquired(this.#secondsSince(begun), this.#kinds.of(lock), outcome);
     },
     end() {},
     asyncStart() {},
@@ -127,23 +127,24 @@ export class Measures {
     this.#ended(lost, lost.error.reason);
   };
 
+  #secondsSince(ms: number): number {
+    return Math.max(0, this.#manager.now() - ms) / 1000;
+  }
+
   #isOurs({ clientId }: LockTrace): boolean {
     return clientId === this.#manager.clientId;
   }
 
   #ended({ lock, holder }: LockTrace, end: string): void {
     const { since } = holder as { since?: number };
-    if (since !== undefined) this.#listener.ended(secondsSince(since), this.#kinds.of(lock), end);
+    if (since !== undefined)
+      this.#listener.ended(this.#secondsSince(since), this.#kinds.of(lock), end);
   }
 }
 
 const LOST = 'holdfast:lost';
 const acquires = tracingChannel<LockTrace, LockTrace>('holdfast:acquire');
 const releases = tracingChannel<LockTrace, LockTrace>('holdfast:release');
-
-function secondsSince(ms: number): number {
-  return Math.max(0, performance.now() - ms) / 1000;
-}
 
 /** A number of a manager, and its names as a metric, written out so that a search finds them. @internal */
 export interface Metric {

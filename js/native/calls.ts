@@ -7,6 +7,16 @@ export function soon(job: () => void): void {
   void NOW.then(job);
 }
 
+/** Of the process: the fake one that a test puts in its place may never call. */
+const { setImmediate } = globalThis;
+
+/** Resolves when the event loop has turned once, and all promises that can be settled are. @internal */
+export function nextTurn(): Promise<void> {
+  return new Promise((turned) => {
+    setImmediate(turned);
+  });
+}
+
 /** Calls into the core once more if it throws: a call that panics there has done nothing. @internal */
 export function retryOnce<T>(call: () => T): T {
   try {

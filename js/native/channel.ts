@@ -2,7 +2,7 @@
 
 import { availableParallelism, cpus } from 'node:os';
 import type { native } from './addon.js';
-import { callListeners, orFallback, retryOnce, soon } from './calls.js';
+import { callListeners, nextTurn, orFallback, retryOnce, soon } from './calls.js';
 import { type Holder, Holds } from './holds.js';
 import {
   deliver,
@@ -29,6 +29,7 @@ export interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
 
+const US_PER_MS = 1_000;
 /** The entry of an operation that was not started. */
 const NO_ENTRY = -1;
 
@@ -67,6 +68,8 @@ export class NativeChannel {
   readonly #batch = new OperationBatch();
   /** Whether a part of a batch is sent early. Several servers work at the same time as it is. */
   readonly #overlaps: boolean;
+  /** Whether the locks are in a store of this process, which has a clock of its own. */
+  readonly isMovable: boolean;
   /** The requests without an answer, and the operations sent since; unknown until a microtask starts an operation. */
   #underWay: number | undefined;
   /** The requests without an answer when the last operations were sent, and how often records had been read by then. */
@@ -86,6 +89,7 @@ export class NativeChannel {
     this.#ended = ended;
     const { cluster, memory, quorum } = options;
     this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;
+    this.isMovable = memory !== undefined;
     const id = operations.nextId();
     const connect = (entry: number) => operations.bridge.connect(entry, id, options);
     this.#native = operations.takeFor(connect, opened, this);
@@ -145,7 +149,26 @@ export class NativeChannel {
 
   /** The time of the grants that are read now, by the clock of what is held. */
   get now(): number {
-    return operations.now;
+    return this.isMovable ? Math.floor(this.clock()) : operations.now;
+  }
+
+  /** The clock of what is held, in ms. */
+  clock(): number {
+    if (!this.isMovable) return performance.now();
+    return orFallback(() => this.#native.clock(), 0) / US_PER_MS;
+  }
+
+  /** Moves the clock of a store in this process by `ms`. JavaScript hears of each moment before the next. */
+  async advance(ms: number): Promise<void> {
+    const step = (until: number) => orFallback(() => this.#native.advance(until), false);
+    // What the caller has begun is under way once the event loop has turned.
+    await nextTurn();
+    step(0);
+    const until = this.#native.clock() + ms * US_PER_MS;
+    do {
+      operations.drain();
+      await nextTurn();
+    } while (step(until));
   }
 
   /** Calls `holder.lose`, once, when its lease is lost. */
@@ -194,8 +217,8 @@ export class NativeChannel {
   }
 
   /** Reports the locks that nothing refers to any more. Answers whether any lock is held. */
-  findAbandoned(now: number): boolean {
-    for (const listeners of this.#holds.findAbandoned(now)) callListeners(listeners);
+  findAbandoned(): boolean {
+    for (const listeners of this.#holds.findAbandoned(this.clock())) callListeners(listeners);
     return this.#holds.size > 0;
   }
 
@@ -206,13 +229,18 @@ export class NativeChannel {
 
   /** For how long the oldest lock has been held that is to end before its process does, in ms. */
   get oldestHold(): number {
-    return ageOf(this.#holds.oldest) ?? 0;
+    return this.#ageOf(this.#holds.oldest) ?? 0;
+  }
+
+  /** The time since then, in ms. */
+  #ageOf(since: number | undefined): number | undefined {
+    return since === undefined ? undefined : Math.max(0, Math.floor(this.clock() - since));
   }
 
   /** For how long the lock with this token has been held, in ms; undefined if no caller of this manager holds it. */
   heldFor(tokenId: number): number | undefined {
     for (const lease of leasesOf(tokenId)) {
-      const age = ageOf(this.#holds.find(lease)?.since);
+      const age = this.#ageOf(this.#holds.find(lease)?.since);
       if (age !== undefined) return age;
     }
     return undefined;
@@ -309,9 +337,4 @@ export class NativeChannel {
     operations.fail(failed);
     operations.readBetween(records);
   }
-}
-
-/** The time since then, in ms. */
-function ageOf(since: number | undefined): number | undefined {
-  return since === undefined ? undefined : Math.max(0, Math.floor(performance.now() - since));
 }

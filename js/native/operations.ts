@@ -57,7 +57,7 @@ export interface RecordOwner {
   /** Something happened to the connection: a `NoticeCode`, and its text. */
   notify(code: number, text: string): void;
   /** Reports the locks that nothing refers to any more. Answers whether any lock is held. */
-  findAbandoned(now: number): boolean;
+  findAbandoned(): boolean;
 }
 
 /** An operation under way. Entries are used again, so `generation` tells it from later operations of the same entry. @internal */
@@ -142,9 +142,8 @@ class Operations implements RecordReader {
   /** Looks from time to time for locks that nothing refers to any more, as long as any is held. */
   checkForAbandoned(): void {
     this.#abandonedCheck ??= setInterval(() => {
-      const now = performance.now();
       let holding = false;
-      for (const owner of this.#retained) holding = owner.findAbandoned(now) || holding;
+      for (const owner of this.#retained) holding = owner.findAbandoned() || holding;
       if (holding) return;
       clearInterval(this.#abandonedCheck);
       this.#abandonedCheck = undefined;

@@ -2,6 +2,7 @@
 
 import { checkObject, checkWhole } from '../base/checks.js';
 import { checkName } from '../base/names.js';
+import type { Duration } from '../base/time.js';
 import type { LockManager } from '../manager/manager.js';
 
 /**
@@ -16,11 +17,11 @@ import type { LockManager } from '../manager/manager.js';
  */
 export interface LockHealthOptions {
   /**
-   * How long the check may take, in whole ms, from 1 to 60000.
+   * How long the check may take, from 1 ms to a minute.
    *
    * @default 1000
    */
-  readonly timeout?: number;
+  readonly timeout?: Duration;
   /**
    * The lock that is acquired and released; for servers whose ACL does not allow the default.
    *
@@ -56,6 +57,7 @@ export type LockHealth<Key extends string> = Record<
 
 /** The lease of the lock, in ms: long enough for any answer, and short if the process ends. */
 const TTL_MS = 10_000;
+const TIMES: ReadonlySet<string> = new Set(['timeout']);
 
 /**
  * A health indicator for Terminus, 11 or newer: acquires and releases a lock of its own. So it is up only if
@@ -88,7 +90,7 @@ export async function lockHealth<const Key extends string>(
   locks: LockManager,
   options?: LockHealthOptions,
 ): Promise<LockHealth<Key>> {
-  const given = checkObject<LockHealthOptions>(options, ['lock', 'timeout'], 'lockHealth');
+  const given = checkObject<LockHealthOptions>(options, ['lock', 'timeout'], 'lockHealth', TIMES);
   const { timeout = 1_000, lock = `health:${locks.clientId}` } = given;
   checkWhole(timeout, 'timeout', 1, 60_000);
   checkName(lock);

@@ -1,10 +1,12 @@
 /** The options of `runOnce`, and its result. */
 
 import { checkBoolean, checkObject, checkWhole } from '../base/checks.js';
+import type { Duration } from '../base/time.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
   fillWaiting,
+  LOCK_TIMES,
   type LockDefaults,
   TTL_MS_MAX,
   TTL_MS_MIN,
@@ -27,13 +29,13 @@ export interface OnceOptions
     'awaitRelease' | 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'
   > {
   /**
-   * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the multiple
+   * The length of a slot, from 50 ms to 366 days. A call belongs to the multiple
    * of this length since 1970 that is nearest by the server's clock, so processes that start the job at times that
    * differ by less than half of it agree about the slot. One of `every`, `cron` and `slot` is needed.
    *
    * @default undefined
    */
-  readonly every?: number | string | undefined;
+  readonly every?: Duration | undefined;
   /**
    * A cron pattern of five fields, of six with seconds in front, or a name such as `'@daily'`. The slot is the planned time
    * at which the call was made, by the server's clock: the last one, however late the call is, or the next one if that is
@@ -70,7 +72,7 @@ export interface OnceOptions
    *
    * @default 86400000 (24 h); with `every` twice its length, with `cron` 16 times that until the next, at least 60000
    */
-  readonly keep?: number | undefined;
+  readonly keep?: Duration | undefined;
   /**
    * Whether the slot keeps what its body returns, for as long as it is done: every later caller with this option gets it
    * as `value`. It is kept as JSON, of up to 65536 bytes, in the key that marks the slot. A larger result, or one that
@@ -85,7 +87,7 @@ export interface OnceOptions
    *
    * @default 0
    */
-  readonly wait?: number | undefined;
+  readonly wait?: Duration | undefined;
 }
 
 /**
@@ -169,13 +171,14 @@ const OPTIONS = [
   'stallTimeout',
   'timeZone',
 ];
+const TIMES: ReadonlySet<string> = new Set([...LOCK_TIMES, 'every', 'keep']);
 /** The marker's lease is half as long, and none is shorter than the least. */
 const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 
 /** @internal */
 export function checkOnceOptions(options: unknown, defaults: LockDefaults): OnceRequest {
   const known = [...OPTIONS, 'ttl', 'wait'];
-  const given = checkObject<OnceOptions>(options, known, 'runOnce');
+  const given = checkObject<OnceOptions>(options, known, 'runOnce', TIMES);
   const { every, cron, timeZone, slot, keep, wait = 0, ...rest } = given;
   const { retry = false, keepResult = false, ...hold } = rest;
   checkBoolean(retry, 'retry');

@@ -21,6 +21,8 @@ export type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) 
 /** What a run needs of its manager. @internal */
 export interface OnceManager {
   readonly server: string;
+  /** A monotonic clock, in ms. */
+  now(): number;
   /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
   serverTime(name: string): number | undefined;
   /** Takes a lock, or answers `null` if it is held and the request says not to wait. */
@@ -60,11 +62,11 @@ export async function runOnce<T>(
   once: OnceRequest,
   body: OnceBody<T>,
 ): Promise<OnceResult<Awaited<T>>> {
-  const called = performance.now();
+  const called = manager.now();
   const lock = await takeInTime(manager, key, once.request);
   try {
     // The server has just answered, so its clock is known; the slot is that of the call, however long it waited.
-    const waited = performance.now() - called;
+    const waited = manager.now() - called;
     const slot = slotOf(manager, key, once.slots, waited);
     const refused = { ran: false, slot: slot.name } as const;
     if (lock === null) return { ...refused, reason: 'running' };
@@ -240,7 +242,7 @@ async function takeMarker(
     if (typeof found !== 'string') return found;
     const mark = readMark(found);
     if (mark !== undefined) return once.keepResult ? mark : {};
-    const wait = Math.ceil(Math.min(deadline - performance.now(), MARKER_POLL_MS));
+    const wait = Math.ceil(Math.min(deadline - manager.now(), MARKER_POLL_MS));
     if (wait <= 0) return null;
     const taken = await takeInTime(manager, name, { ...request, wait });
     if (taken !== null) return taken;

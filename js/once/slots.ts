@@ -1,8 +1,7 @@
 /** What a slot is: a name, a multiple of a length of time, or the planned time of a pattern. */
 
-import { checkText, checkWhole, show } from '../base/checks.js';
+import { checkText, checkWhole } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { readDuration } from '../base/time.js';
 import { TTL_MS_MIN } from '../lock/options.js';
 import { CronPlan } from './cron.js';
 
@@ -68,13 +67,8 @@ function nameOf(planned: Date): string {
 
 /** Multiples of a length; a call belongs to the nearest, so ticks at a full minute need no equal clocks. */
 function evenSlots(every: unknown, keep: unknown): Slots {
-  const length = typeof every === 'string' ? readDuration(every) : every;
-  if (length === undefined) {
-    const message = `every must be ms, or a text such as '30s', '5m', '1h' or '1d', got ${show(every)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  checkWhole(length, 'every', TTL_MS_MIN, KEEP_MS_MAX);
-  const ms = length as number;
+  checkWhole(every, 'every', TTL_MS_MIN, KEEP_MS_MAX);
+  const ms = every as number;
   const kept = checkKeep(keep, ms) ?? usualKeep(2 * ms);
   return {
     sample: nameAt(0),

@@ -1,8 +1,9 @@
 /** The options of the page for operators. */
 
 import type { IncomingMessage } from 'node:http';
-import { checkObject, checkText, checkWhole } from '../base/checks.js';
+import { checkObject, checkText, checkWhole, type Given } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import type { Duration } from '../base/time.js';
 import type { LockManager } from '../manager/manager.js';
 
 /**
@@ -54,13 +55,14 @@ export interface LockUiOptions {
    * looking takes a fifth of the time at most. Nothing is looked at while no page is open.
    * @default 1000
    */
-  readonly interval?: number;
+  readonly interval?: Duration;
 }
 
 /** @internal */
-export type UiSettings = Required<LockUiOptions>;
+export type UiSettings = Required<Given<LockUiOptions>>;
 
 const KNOWN = ['allowRelease', 'interval', 'locks', 'path', 'title'];
+const TIMES: ReadonlySet<string> = new Set(['interval']);
 const INTERVAL_MS_MIN = 100;
 const INTERVAL_MS_MAX = 3_600_000;
 
@@ -71,7 +73,7 @@ export function uiSettingsOf(options: LockUiOptions): UiSettings {
     title: 'Locks',
     allowRelease: false,
     interval: 1_000,
-    ...checkObject<LockUiOptions>(options, KNOWN, 'lockUi'),
+    ...checkObject<LockUiOptions>(options, KNOWN, 'lockUi', TIMES),
   };
   checkText(settings.path, '"path"');
   checkText(settings.title, '"title"');

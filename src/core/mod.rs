@@ -20,6 +20,7 @@ mod attempts;
 )]
 #[path = "../fuzzing/conversation.rs"]
 pub(crate) mod fuzz;
+mod moving;
 mod queries;
 mod shared;
 mod state;
@@ -36,7 +37,7 @@ use crate::keeper;
 use crate::machine::{Command, Config, NodeId, OpId};
 use crate::protocol::query::Question;
 use crate::protocol::{Mono, ServerTime};
-use crate::server::{Endpoint, Socket};
+use crate::server::{Clock, Endpoint, Socket};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,13 +92,17 @@ impl Handle {
         let runtime = keeper::runtime()?;
         let mail = Arc::new(Mail::new());
         let shared = Arc::new(Shared::default());
+        let (clock, is_movable) = (endpoint.address.clock(), endpoint.address.is_movable());
         let core = Arc::new_cyclic(|core| {
             let ends = (Arc::clone(&caller), Arc::clone(&shared), Arc::clone(&mail));
-            let read_by = (reader, runtime.clone());
+            let read_by = (reader, runtime.clone(), Arc::clone(&clock));
             let state = State::new((config, endpoint), read_by, Weak::clone(core), ends);
             let (turned, awaited) = (AtomicU64::new(0), AtomicBool::new(false));
-            Core { state: Mutex::new(Some(state)), mail, shared, caller, turned, awaited }
+            Core { state: Mutex::new(Some(state)), clock, mail, shared, caller, turned, awaited }
         });
+        if is_movable {
+            moving::register(&core);
+        }
         runtime.spawn(keeper::keep(Arc::clone(&core)));
         Ok(Self(core))
     }
@@ -125,7 +130,7 @@ impl Handle {
     /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
     #[must_use]
     pub fn server_time(&self, name: impl AsRef<str>) -> Option<ServerTime> {
-        lock(&self.0.state).as_ref()?.server_time(Mono::now(), name.as_ref())
+        lock(&self.0.state).as_ref()?.server_time(self.now(), name.as_ref())
     }
 
     /// A reference for [`end_all`].
@@ -271,6 +276,8 @@ impl Mail {
 pub(crate) struct Core {
     /// None once the manager has ended.
     state: Mutex<Option<State>>,
+    /// That of its store, or of the machine.
+    pub(crate) clock: Arc<Clock>,
     pub(crate) mail: Arc<Mail>,
     shared: Arc<Shared>,
     caller: Arc<dyn Caller>,
@@ -356,7 +363,7 @@ impl Core {
         let Some(state) = guard.as_mut() else {
             return Turned { ended: true, ..Turned::default() };
         };
-        let now = Mono::now();
+        let now = self.clock.now();
         if thread == Thread::Caller {
             self.turned.store(now.as_micros(), Ordering::Relaxed);
         }

@@ -4,7 +4,7 @@ use super::state::Input;
 use super::{Caller, Handle, Reader, Submission, Watch};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
 use crate::protocol::{Failure, Mode, Mono};
-use crate::server::{Address, Credentials, Endpoint};
+use crate::server::{Address, Credentials, Endpoint, MemoryStore};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Caller for Defective {
 fn start(caller: &Arc<dyn Caller>) -> Handle {
     let client = "defective".to_owned();
     let endpoint = Endpoint {
-        address: Address::Memory { name: client.clone() },
+        address: Address::Memory(MemoryStore::open(client.clone())),
         tls: None,
         credentials: Credentials::fixed(None, None),
         db: 0,

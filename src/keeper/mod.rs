@@ -8,7 +8,7 @@ pub(crate) use runtime::get as runtime;
 use crate::core::{Caller, Core, Kept, Ticket};
 use crate::faults::{self, OnPanic};
 use crate::machine::{NodeId, OpId, Outcome};
-use crate::protocol::{Failure, Mono};
+use crate::protocol::Failure;
 use crate::server::{self, Endpoint, Socket};
 use std::io;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub(crate) async fn keep(core: Arc<Core>) {
             }
         };
         if let Some(due) = due {
-            alarm.as_mut().reset(Instant::now() + due.since(Mono::now()));
+            alarm.as_mut().reset(Instant::now() + due.since(core.clock.now()));
         }
         tokio::select! {
             () = core.mail.arrived() => {}

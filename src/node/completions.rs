@@ -33,6 +33,11 @@ impl Completions {
         u32::try_from(self.outbox.drain(Mono::now, into)).unwrap_or(0)
     }
 
+    /// Whether there are records to drain.
+    pub(super) fn has_records(&self) -> bool {
+        self.outbox.has_records()
+    }
+
     /// Takes the sockets that the event loop does not know yet.
     pub(super) fn take_watches(&self) -> Vec<Watch> {
         self.watches().as_mut().map(std::mem::take).unwrap_or_default()

@@ -2,11 +2,10 @@
 
 use super::completions::{Completions, writable};
 use super::outbox::RECORD_LENGTH;
-use super::records::{Operation, number, read_lease, read_operations};
+use super::records::{Operation, number, read_lease, read_operations, read_time};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;
-use crate::protocol::Mono;
 use crate::server::{Abilities, Resp};
 use napi::Either;
 use napi::bindgen_prelude::{Float64ArraySlice, Null};
@@ -107,7 +106,7 @@ impl NativeManager {
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {
         faults::at("remaining");
-        let remaining = self.handle.shared().remaining(read_lease(lease), Mono::now());
+        let remaining = self.handle.shared().remaining(read_lease(lease), self.handle.now());
         remaining.as_secs_f64() * 1000.0
     }
 
@@ -116,6 +115,21 @@ impl NativeManager {
     pub fn server_time(&self, name: String) -> Option<f64> {
         let time = self.handle.server_time(name)?;
         Some(number(time.as_micros()) / 1000.0)
+    }
+
+    /// What the manager's clock shows, in µs: that of its store, if that is in this process.
+    #[napi(catch_unwind)]
+    pub fn clock(&self) -> f64 {
+        faults::at("clock");
+        number(self.handle.now().as_micros())
+    }
+
+    /// Moves the clock of a store in this process towards `until`, by the same clock, and stops when there are records to
+    /// drain. Returns whether it must be called again.
+    #[napi(catch_unwind)]
+    pub fn advance(&self, until: f64) -> bool {
+        faults::at("advance");
+        self.handle.advance(read_time(until), || self.completions.has_records())
     }
 
     /// The manager's counters.

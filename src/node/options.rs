@@ -6,7 +6,7 @@ use crate::machine::{Config, Polling, Settings};
 use crate::protocol::Mono;
 use crate::protocol::message::{inbox, notices};
 use crate::server::{
-    Address, Credentials, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions,
+    Address, Credentials, Endpoint, MemoryStore, Replicas, Sentinel, Sentinels, Tls, TlsOptions,
 };
 use napi_derive::napi;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ impl ManagerOptions {
             let all = sentinels.into_iter().map(|sentinel| sentinel.sentinel(asked)).collect();
             Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
         } else if let Some(name) = self.memory {
-            Address::Memory { name }
+            Address::Memory(MemoryStore::open(name))
         } else {
             server(self.host, self.port, self.path)
         };

@@ -88,6 +88,11 @@ impl<T> Outbox<T> {
         count
     }
 
+    /// Whether there are records that JavaScript has not taken.
+    pub(super) fn has_records(&self) -> bool {
+        !self.lock().records.is_empty()
+    }
+
     /// Takes the text of `entry`.
     pub(super) fn take_text(&self, entry: u32) -> Option<T> {
         self.lock().texts.remove(&entry)

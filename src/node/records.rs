@@ -27,8 +27,8 @@
 use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
 use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
-use crate::protocol::Mode;
 use crate::protocol::query::Question;
+use crate::protocol::{Mode, Mono};
 use napi_derive::napi;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -384,6 +384,11 @@ pub(super) const fn millis(ms: f64) -> Duration {
 /// A lease's number in JavaScript.
 pub(super) const fn read_lease(lease: f64) -> LeaseId {
     LeaseId(whole(lease))
+}
+
+/// A moment of a manager's clock, in µs.
+pub(super) const fn read_time(us: f64) -> Mono {
+    Mono::from_micros(whole(us))
 }
 
 /// TypeScript has checked that these are whole, positive and below 2^53.

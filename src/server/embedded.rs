@@ -5,20 +5,30 @@
 use super::memory::Store;
 pub(crate) use super::redis::wire::{Plain, taken};
 use super::redis::{Command, Dialect, query, wire};
-use super::{Deliver, Endpoint, Incoming, Item, Welcome};
+use super::{Clock, Deliver, Endpoint, Incoming, Item, Welcome};
 use crate::machine::{Denied, ServerProbe};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{Call, Counters, Failure, Message, Mono, Reply, Script, ServerTime};
 pub(crate) use redis::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The named stores.
 static NAMED: Mutex<BTreeMap<String, Weak<Mutex<Server>>>> = Mutex::new(BTreeMap::new());
 
+/// A store in this process. It lives as long as one of its clones or a connection to it.
+#[derive(Clone)]
+pub struct MemoryStore {
+    name: String,
+    server: Arc<Mutex<Server>>,
+    clock: Arc<Clock>,
+}
+
 struct Server {
     store: Store,
+    clock: Arc<Clock>,
     /// The replication id of the data; every store has its own.
     replication_id: String,
     began: Mono,
@@ -33,24 +43,49 @@ pub(crate) struct Connection {
     listener: u64,
 }
 
-/// Opens the store `name`, or a private one if `name` is empty.
-pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Connection, Welcome) {
-    let shared = find(name);
-    let mut server = access(&shared);
-    server.last_listener += 1;
-    let listener = server.last_listener;
-    for channel in &endpoint.channels {
-        server.store.subscribe(listener, channel);
+impl MemoryStore {
+    /// The store `name`, or a private one if `name` is empty.
+    #[must_use]
+    pub fn open(name: String) -> Self {
+        let server = find(&name);
+        let clock = Arc::clone(&access(&server).clock);
+        Self { name, server, clock }
     }
-    server.listeners.insert(listener, deliver);
-    let welcome = Welcome {
-        probe: server.probe(),
-        risks: Vec::new(),
-        denied: Denied::default(),
-        abilities: None,
-    };
-    drop(server);
-    (Connection { server: shared, listener }, welcome)
+
+    pub(super) const fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+
+    pub(super) fn connect(&self, endpoint: &Endpoint, deliver: Deliver) -> (Connection, Welcome) {
+        let mut server = access(&self.server);
+        server.last_listener += 1;
+        let listener = server.last_listener;
+        for channel in &endpoint.channels {
+            server.store.subscribe(listener, channel);
+        }
+        server.listeners.insert(listener, deliver);
+        let welcome = Welcome {
+            probe: server.probe(),
+            risks: Vec::new(),
+            denied: Denied::default(),
+            abilities: None,
+        };
+        drop(server);
+        (Connection { server: Arc::clone(&self.server), listener }, welcome)
+    }
+}
+
+/// The store as people write it.
+impl fmt::Display for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory:{}", self.name)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 fn find(name: &str) -> Arc<Mutex<Server>> {
@@ -69,24 +104,26 @@ fn find(name: &str) -> Arc<Mutex<Server>> {
 
 impl Server {
     fn new() -> Self {
+        let clock = Arc::<Clock>::default();
         Self {
             store: Store::new(),
             replication_id: uuid::Uuid::new_v4().simple().to_string(),
-            began: Mono::now(),
+            began: clock.now(),
             began_at: ServerTime::now(),
+            clock,
             listeners: BTreeMap::new(),
             last_listener: 0,
         }
     }
 
-    /// A clock that cannot be set.
+    /// A clock that nobody sets back.
     fn time(&self) -> ServerTime {
-        let us = Mono::now().as_micros() - self.began.as_micros();
+        let us = self.clock.now().as_micros() - self.began.as_micros();
         ServerTime::from_micros(self.began_at.as_micros() + us)
     }
 
     fn probe(&self) -> ServerProbe {
-        let uptime = Some(Mono::now().since(self.began));
+        let uptime = Some(self.clock.now().since(self.began));
         ServerProbe { replication_id: Some(self.replication_id.clone()), time: self.time(), uptime }
     }
 

@@ -1,7 +1,7 @@
 //! Which servers hold the locks of a manager, and how to reach them.
 
-use super::Credentials;
 use super::redis::{Replicas, Sentinels, Tls};
+use super::{Clock, Credentials, MemoryStore};
 use crate::machine::Settings;
 use std::fmt;
 use std::sync::Arc;
@@ -53,10 +53,7 @@ pub enum Address {
         settings: Settings,
     },
     /// A store in this process.
-    Memory {
-        /// The name of a shared store; empty for a private one.
-        name: String,
-    },
+    Memory(MemoryStore),
     /// A socket file.
     Unix {
         /// Its path.
@@ -64,12 +61,27 @@ pub enum Address {
     },
 }
 
+impl Address {
+    /// Whether a test may move that clock.
+    pub(crate) const fn is_movable(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
+    /// The clock by which its managers live.
+    pub(crate) fn clock(&self) -> Arc<Clock> {
+        match self {
+            Self::Memory(store) => Arc::clone(store.clock()),
+            _ => Arc::default(),
+        }
+    }
+}
+
 /// The address as people write it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster { .. } => f.write_str("a Cluster"),
-            Self::Memory { name } => write!(f, "memory:{name}"),
+            Self::Memory(store) => write!(f, "{store}"),
             Self::Quorum { .. } => f.write_str("a quorum"),
             Self::Sentinel(Sentinels { master, .. }) => f.write_str(master),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),

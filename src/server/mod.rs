@@ -2,6 +2,7 @@
 //! client.
 
 mod abilities;
+mod clock;
 mod credentials;
 pub(crate) mod embedded;
 mod endpoint;
@@ -9,7 +10,9 @@ pub(crate) mod memory;
 mod redis;
 
 pub use abilities::{Abilities, Resp};
+pub(crate) use clock::Clock;
 pub use credentials::{Asked, Credentials, Login};
+pub use embedded::MemoryStore;
 pub use endpoint::{Address, Endpoint};
 pub use redis::{BadOption, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 pub(crate) use redis::{Directory, Link, Socket, discover, explained, page, survey};
@@ -91,8 +94,8 @@ pub(crate) fn open_embedded(
     endpoint: &Endpoint,
     deliver: Deliver,
 ) -> Option<(Connection, Welcome)> {
-    let Address::Memory { name } = &endpoint.address else { return None };
-    let (connection, welcome) = embedded::connect(name, endpoint, deliver);
+    let Address::Memory(store) = &endpoint.address else { return None };
+    let (connection, welcome) = store.connect(endpoint, deliver);
     Some((Connection::Embedded(connection), welcome))
 }
 

@@ -60,9 +60,9 @@ const OPTIONS: readonly Case[] = [
   [
     'a ttl of text',
     ['a', { ttl: '5' }],
-    'ERR_INVALID_ARG_TYPE',
+    'ERR_INVALID_ARG_VALUE',
     TypeError,
-    /ttl must be a number, got "5"/,
+    /ttl must be a number of ms, or a text with a unit .*got "5": write 5 for ms, or '5s' for seconds/,
   ],
   [
     'a ttl of 49 ms',

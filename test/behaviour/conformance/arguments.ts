@@ -25,7 +25,7 @@ const NAMES: readonly Refused[] = [
 const OPTIONS: readonly Refused[] = [
   [TYPE, ['a', null]],
   [TYPE, ['a', { tttl: 5 }]],
-  [TYPE, ['a', { ttl: '5' }]],
+  [VALUE, ['a', { ttl: '5' }]],
   [RANGE, ['a', { ttl: 49 }]],
   [RANGE, ['a', { ttl: 9_000_000_000_000_001 }]],
   [RANGE, ['a', { ttl: 50.5 }]],
@@ -161,7 +161,7 @@ export const ARGUMENTS: Behaviours = {
       [RANGE, 49],
       [RANGE, 9_000_000_000_000_001],
       [RANGE, Number.NaN],
-      [TYPE, '5'],
+      [VALUE, '5'],
     ] as const) {
       await assert.rejects(lock.extend(ttl as never), { code });
     }

@@ -166,14 +166,14 @@ fn settled_slots(nodes: &str) -> Option<Vec<u16>> {
 mod tests {
     use super::*;
     use crate::protocol::SLOTS;
-    use crate::server::Credentials;
+    use crate::server::{Credentials, MemoryStore};
 
     const HALF: u16 = SLOTS / 2;
 
     fn servers(ranges: &[(u16, u16, NodeId)]) -> Servers {
         let table = Routes::new(ranges);
         let server = Endpoint {
-            address: Address::Memory { name: String::new() },
+            address: Address::Memory(MemoryStore::open(String::new())),
             tls: None,
             credentials: Credentials::fixed(None, None),
             db: 0,
