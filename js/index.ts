@@ -43,7 +43,7 @@ export type { Pem, TlsOptions } from './connect/tls.js';
 export type { Leader, LeadOptions, LeadState, Term, TermEnd } from './lead/options.js';
 export type { LockLostMessage, LockTrace } from './lock/diagnostics.js';
 export type { Lock, LockJson, LockMode } from './lock/lock.js';
-export type { LockSet } from './lock/lock-set.js';
+export type { LockFor, LockSet } from './lock/lock-set.js';
 export type {
   AcquireOptions,
   AdoptOptions,
@@ -52,7 +52,11 @@ export type {
   RequestOptions,
   TryAcquireOptions,
 } from './lock/options.js';
-export type { LockManagerEvents, LockWarning, LockWarningCode } from './manager/events.js';
+export type {
+  LockManagerEvents,
+  LockWarning,
+  LockWarningCode,
+} from './manager/events.js';
 export { LockManager } from './manager/manager.js';
 export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './manager/query.js';
 export type { HandOffCount, LockStats, ServerAbilities } from './manager/stats.js';

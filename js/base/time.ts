@@ -16,7 +16,7 @@ const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as con
  * await using lock = await locks.acquire('item:42', { wait, ttl: 10_000 })
  * ```
  */
-export type Duration = number | `${number}${keyof typeof UNITS}`;
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 /** Reads a length of time such as `30s`, in whole ms; answers undefined if it is none. @internal */
 export function readDuration(text: string): number | undefined {

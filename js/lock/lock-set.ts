@@ -2,7 +2,25 @@
 
 import { LockLostError } from '../base/errors.js';
 import type { Duration } from '../base/time.js';
-import type { LockJson, LockMode, SharedHandle } from './lock.js';
+import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
+
+// Not distributive: then a manager could not stand in for the `navigator.locks` of the DOM's types.
+/**
+ * What the names of an acquire give: a `Lock` for one name, a `LockSet` for a list.
+ *
+ * @example
+ * ```ts
+ * import type { LockFor } from 'holdfast'
+ *
+ * const lock: LockFor<string> = await locks.acquire('item:42')
+ * const both: LockFor<string[]> = await locks.acquire(['account:1', 'account:2'])
+ * ```
+ */
+export type LockFor<N extends string | readonly string[]> = [N] extends [string]
+  ? Lock
+  : [N] extends [readonly string[]]
+    ? LockSet
+    : Lock | LockSet;
 
 /**
  * Several locks that were acquired together, and are held and released as one.

@@ -20,6 +20,7 @@ export type LockWarningCode =
   | 'WARN_LOCK_ABANDONED'
   | 'WARN_LOCK_ACTIVE_REPLICA'
   | 'WARN_LOCK_CLOCK'
+  | 'WARN_LOCK_EVENT'
   | 'WARN_LOCK_EVICTION'
   | 'WARN_LOCK_KINDS'
   | 'WARN_LOCK_LOGIN'
@@ -92,6 +93,24 @@ export interface LockManagerEvents {
   close: [];
 }
 
+/** Those of a manager, and those that Node emits to every EventEmitter. */
+const EVENTS: ReadonlySet<unknown> = new Set(
+  Object.keys({
+    close: 0,
+    disconnect: 0,
+    lost: 0,
+    newListener: 0,
+    reconnect: 0,
+    removeListener: 0,
+    warning: 0,
+  } satisfies Record<keyof LockManagerEvents | 'newListener' | 'removeListener', 0>),
+);
+
+/** Whether an event has a name that no manager emits. A symbol is not a slip. @internal */
+export function isUnknownEvent(event: unknown): event is string {
+  return typeof event === 'string' && !EVENTS.has(event);
+}
+
 /** The methods of an EventEmitter that add or remove listeners. */
 const LISTENING = [
   'addListener',
@@ -105,19 +124,19 @@ const LISTENING = [
 ] as const;
 
 /**
- * Calls `changed` with an instance of `emitters` whenever its listeners may have changed.
+ * Calls `changed` with an instance of `emitters`, and an event, whenever its listeners may have changed.
  *
  * @internal
  */
 export function onListenerChange<T extends EventEmitter>(
   emitters: { readonly prototype: T },
-  changed: (emitter: T) => void,
+  changed: (emitter: T, event: unknown) => void,
 ): void {
   for (const method of LISTENING) {
     const inherited = EventEmitter.prototype[method] as (...args: unknown[]) => unknown;
     const value = function (this: T, ...args: unknown[]): unknown {
       const result = inherited.apply(this, args);
-      changed(this);
+      changed(this, args[0]);
       return result;
     };
     Object.defineProperty(emitters.prototype, method, {

@@ -17,7 +17,7 @@ import { Acquisition } from '../lock/acquisition.js';
 import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
 import type { Lock, LockJson, SharedHandle } from '../lock/lock.js';
-import { LockSet, takeAll } from '../lock/lock-set.js';
+import { type LockFor, LockSet, takeAll } from '../lock/lock-set.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
@@ -66,6 +66,7 @@ import { markerOf, runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
 import { checkCallback, runUnder } from '../request/request.js';
 import {
+  isUnknownEvent,
   type LockManagerEvents,
   type LockWarning,
   type LockWarningCode,
@@ -75,6 +76,7 @@ import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 import {
   abandonedWarning,
+  eventWarning,
   nestedWarning,
   unreleasedWarning,
   type Warning,
@@ -101,6 +103,7 @@ const { setImmediate } = globalThis;
  * await locks.close()
  * ```
  */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the interface only narrows what the class inherits
 export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
   readonly #channel: NativeChannel;
   readonly #errors: ErrorContext;
@@ -121,8 +124,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #closing: Promise<void> | undefined;
 
   static {
-    onListenerChange(LockManager, (manager) => {
+    onListenerChange(LockManager, (manager, event) => {
       manager.#channel.setHeard(manager.eventNames().length > 0);
+      if (manager.listenerCount(event) > 0) manager.#checkEvent(event);
     });
   }
 
@@ -168,8 +172,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return this.#errors.client;
   }
 
-  /** Acquires all of `names`, or none, as described below. */
-  acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
   /**
    * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it acquires all
    * of them or none. All callers use the same order, so no two callers wait for each other.
@@ -194,9 +196,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * await using permit = await locks.acquire('api', { mode: 'shared', limit: 10 })
    * ```
    */
-  acquire(name: string, options?: AcquireOptions): Promise<Lock>;
-  /** Acquires the lock, or all of them, as described above. */
-  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet>;
+  acquire<N extends string | readonly string[]>(
+    name: N,
+    options?: AcquireOptions,
+  ): Promise<LockFor<N>>;
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet> {
     // No async function, which would cost half as much again as the promise that it returns.
     try {
@@ -215,8 +218,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
   }
 
-  /** Acquires all of `names` if they are free, or none, as described below. */
-  async tryAcquire(names: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null>;
   /**
    * Acquires the lock `name` if it is free: one round trip, no waiting. With several names it acquires all
    * of them or none, with a round trip for each.
@@ -231,12 +232,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * if (lock !== null) await settle()   // or else another instance does it
    * ```
    */
-  async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;
-  /** Acquires the lock, or all of them, as described above. */
-  async tryAcquire(
-    name: string | readonly string[],
+  tryAcquire<N extends string | readonly string[]>(
+    name: N,
     options?: TryAcquireOptions,
-  ): Promise<Lock | LockSet | null>;
+  ): Promise<LockFor<N> | null>;
   async tryAcquire(
     name: string | readonly string[],
     options?: TryAcquireOptions,
@@ -248,21 +247,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
   }
 
-  /** Runs `callback` while holding all of `names`, as described below. */
-  request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
-  request<T>(
-    names: readonly string[],
-    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
-    callback: (locks: LockSet) => T,
-  ): Promise<Awaited<T>>;
-  request<T>(
-    names: readonly string[],
-    options: RequestOptions | undefined,
-    callback: (locks: LockSet | null) => T,
-  ): Promise<Awaited<T>>;
   /**
-   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended. Accepts the
-   * arguments of `navigator.locks.request`, and behaves as it does.
+   * Runs `callback` while holding the lock `name`, or all of several names, and releases it when the callback has ended.
+   * Accepts the arguments of `navigator.locks.request`, and behaves as it does.
    *
    * @param callback - Gets the lock, or `null` if it is held and `ifAvailable` is set; `lock.signal` is
    *   aborted if it is lost while the callback runs.
@@ -279,16 +266,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * const left = await locks.request('item:42', async (lock) => settle(42, lock.fence))
    * ```
    */
-  request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
-  request<T>(
-    name: string,
-    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
-    callback: (lock: Lock) => T,
+  request<T, N extends string | readonly string[] = string>(
+    name: N,
+    callback: (lock: LockFor<N>) => T,
   ): Promise<Awaited<T>>;
-  request<T>(
-    name: string,
-    options: RequestOptions | undefined,
-    callback: (lock: Lock | null) => T,
+  /** Runs `callback` while holding the lock, or all of them, as described above. */
+  request<T, N extends string | readonly string[] = string, If extends boolean | undefined = false>(
+    name: N,
+    options: (RequestOptions & { readonly ifAvailable?: If }) | undefined,
+    callback: (lock: LockFor<N> | (true extends If ? null : never)) => T,
   ): Promise<Awaited<T>>;
   async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
     this.#check(name);
@@ -678,6 +664,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.emit('close');
   }
 
+  /** A slip in the name of an event, which TypeScript refuses, would never be noticed. */
+  #checkEvent(event: unknown): void {
+    if (isUnknownEvent(event)) this.warn(eventWarning(event));
+  }
+
   #check(name: string | readonly string[]): void {
     if (Array.isArray(name)) {
       checkNames(name);
@@ -923,4 +914,43 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       }
     }
   };
+}
+
+// The types of Node accept any event, and refuse only its listener, with a message that names neither.
+export interface LockManager {
+  /** Calls `listener` for each such event, after those that were added before. @hidden */
+  on<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** The same as `on`. @hidden */
+  addListener<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** Calls `listener` for the next such event. @hidden */
+  once<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** Calls `listener` for each such event, before those that were added before. @hidden */
+  prependListener<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** Calls `listener` for the next such event, before those that were added before. @hidden */
+  prependOnceListener<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** Removes a listener. @hidden */
+  off<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
+  /** The same as `off`. @hidden */
+  removeListener<E extends keyof LockManagerEvents>(
+    event: E,
+    listener: (...args: LockManagerEvents[E]) => void,
+  ): this;
 }

@@ -116,6 +116,15 @@ export function nestedWarning(lock: string, advice: string, calls: string): Warn
   return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${place}` };
 }
 
+/** The warning for a listener of an event that no manager emits. @internal */
+export function eventWarning(event: string): Warning {
+  const advice =
+    event === 'error'
+      ? 'errors reject the calls that they are about, and "warning", "disconnect" and "lost" tell of the rest'
+      : 'it has "lost", "disconnect", "reconnect", "warning" and "close"';
+  return warning('WARN_LOCK_EVENT', `a manager emits no event ${JSON.stringify(event)}: ${advice}`);
+}
+
 /** The warning for names whose kinds metrics cannot tell apart. @internal */
 export function kindsWarning(what: string): Warning {
   const advice =

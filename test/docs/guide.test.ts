@@ -31,5 +31,11 @@ const run = {
 };
 runPage('docs/testing.md', {
   surroundings,
-  otherwise: { '// shop.js': run, '// shop.test.mjs': run, '// shop.jest.test.js': run },
+  otherwise: {
+    '// shop.js': run,
+    '// shop.test.mjs': run,
+    '// hourly.js': run,
+    '// hourly.vitest.test.mjs': run,
+    '// hourly.jest.test.js': run,
+  },
 });

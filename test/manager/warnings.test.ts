@@ -1,6 +1,7 @@
 /** The warnings of a manager about its server when it connects. */
 
 import assert from 'node:assert/strict';
+import { errorMonitor } from 'node:events';
 import { afterEach, test } from 'node:test';
 import { run } from '../support/child.js';
 import { connect, holdfast, type LockManager, openOperations } from '../support/holdfast.js';
@@ -200,4 +201,20 @@ test('a Sentinel: refused at once, with what to do', async () => {
       message: /keeps no data; .*\{ sentinels: \[.*\], master: .* \}/,
     });
   }
+});
+
+test('a listener of an event that no manager emits is warned of, once', async () => {
+  await using manager = await connect('memory:');
+  const codes: string[] = [];
+  manager.on('warning', ({ code, message }) => codes.push(`${code} ${message}`));
+  manager.on('losst' as never, (() => {}) as never);
+  manager.once('losst' as never, (() => {}) as never);
+  manager.on('error' as never, (() => {}) as never);
+  manager.off('never added' as never, (() => {}) as never);
+  for (const event of ['newListener', 'removeListener', errorMonitor, 'close', 'lost'] as const) {
+    manager.on(event as 'close', () => {});
+  }
+  assert.equal(codes.length, 2);
+  assert.match(codes[0] ?? '', /^WARN_LOCK_EVENT a manager emits no event "losst": it has "lost"/);
+  assert.match(codes[1] ?? '', /^WARN_LOCK_EVENT a manager emits no event "error": errors reject/);
 });
