@@ -63,7 +63,9 @@ fn settle(cores: &[Arc<Core>]) {
         if sent.is_empty() {
             return;
         }
-        sent.into_iter().for_each(|core| core.turn_and_wake());
+        for core in sent {
+            core.turn_and_wake();
+        }
     }
 }
 
