@@ -98,10 +98,12 @@ const EVENTS: ReadonlySet<unknown> = new Set(
   Object.keys({
     close: 0,
     disconnect: 0,
+    elected: 0,
     lost: 0,
     newListener: 0,
     reconnect: 0,
     removeListener: 0,
+    stepDown: 0,
     warning: 0,
   } satisfies Record<keyof LockManagerEvents | 'newListener' | 'removeListener', 0>),
 );
