@@ -4,7 +4,7 @@ import type { Job } from 'bullmq';
 import { checkObject, checkWholeNumber, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
-import type { AcquireOptions } from '../lock/options.js';
+import { type AcquireOptions, LOCK_TIMES } from '../lock/options.js';
 
 /**
  * Options of `oneAtATime`: how many jobs of a key run at a time, and those of `acquire` for the lock of a job.
@@ -76,7 +76,12 @@ const OPTIONS = ['label', 'limit', 'maxHold', 'stallTimeout', 'ttl'];
 
 /** @internal */
 export function checkSettings(options: unknown): Settings {
-  const { limit = 1, ...hold } = checkObject<OneAtATimeOptions>(options, OPTIONS, 'oneAtATime');
+  const { limit = 1, ...hold } = checkObject<OneAtATimeOptions>(
+    options,
+    OPTIONS,
+    'oneAtATime',
+    LOCK_TIMES,
+  );
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
   return { limit, hold };
 }

@@ -7,6 +7,7 @@ import {
   type AcquireOptions,
   type AcquireRequest,
   fillWaiting,
+  LOCK_TIMES,
   type LockDefaults,
 } from '../lock/options.js';
 
@@ -126,7 +127,7 @@ const OPTIONS = ['label', 'onError', 'signal', 'stallTimeout', 'ttl'];
 
 /** @internal */
 export function checkLeadOptions(options: unknown, defaults: LockDefaults): LeadRequest {
-  const { onError, ...given } = checkObject<LeadOptions>(options, OPTIONS, 'lead');
+  const { onError, ...given } = checkObject<LeadOptions>(options, OPTIONS, 'lead', LOCK_TIMES);
   if (onError !== undefined && typeof onError !== 'function') {
     const message = `onError must be a function, got ${show(onError)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);

@@ -121,7 +121,7 @@ export function eventWarning(event: string): Warning {
   const advice =
     event === 'error'
       ? 'errors reject the calls that they are about, and "warning", "disconnect" and "lost" tell of the rest'
-      : 'it has "lost", "disconnect", "reconnect", "warning" and "close"';
+      : 'it has "lost", "disconnect", "reconnect", "warning", "elected", "stepDown" and "close"';
   return warning('WARN_LOCK_EVENT', `a manager emits no event ${JSON.stringify(event)}: ${advice}`);
 }
 

@@ -1,6 +1,7 @@
 /** The coordinator of tasks with `distributed: true`. */
 
 import { checkObject, checkWhole } from '../base/checks.js';
+import type { Duration } from '../base/time.js';
 import type { LockManager } from '../manager/manager.js';
 
 /**
@@ -20,7 +21,7 @@ export interface CoordinatorOptions {
    *
    * @default 60000
    */
-  readonly keep?: number | undefined;
+  readonly keep?: Duration | undefined;
 }
 
 /**
@@ -38,6 +39,8 @@ export interface TaskCoordinator {
   shouldRun(key: string, ttlMs: number): Promise<boolean>;
 }
 
+const OPTIONS = ['keep'];
+const TIMES: ReadonlySet<string> = new Set(OPTIONS);
 const KEEP_MS = 60_000;
 const KEEP_MS_LEAST = 1_000;
 const KEEP_MS_MAX = 366 * 86_400_000;
@@ -66,7 +69,12 @@ const KEEP_MS_MAX = 366 * 86_400_000;
  * ```
  */
 export function runCoordinator(locks: LockManager, options?: CoordinatorOptions): TaskCoordinator {
-  const { keep = KEEP_MS } = checkObject<CoordinatorOptions>(options, ['keep'], 'runCoordinator');
+  const { keep = KEEP_MS } = checkObject<CoordinatorOptions>(
+    options,
+    OPTIONS,
+    'runCoordinator',
+    TIMES,
+  );
   checkWhole(keep, 'keep', KEEP_MS_LEAST, KEEP_MS_MAX);
   return {
     async shouldRun(key, ttlMs) {

@@ -3,9 +3,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Duration, LockTimeoutError } from 'holdfast';
+import { oneAtATime } from 'holdfast/bullmq';
 import { fencedSet } from 'holdfast/fence';
 import { expressIdempotency, memoryStore } from 'holdfast/idempotency';
 import { lockHealth } from 'holdfast/nest';
+import { runCoordinator } from 'holdfast/node-cron';
 import { lockUi } from 'holdfast/ui';
 import { createClient } from 'redis';
 import { connect, type LockManager } from '../support/holdfast.js';
@@ -37,6 +39,18 @@ const PLACES: Readonly<Record<string, Takes>> = {
   'runOnce.every': (locks, every) => locks.runOnce('b', { every }, () => {}),
   'runOnce.keep': (locks, keep) => locks.runOnce('b', { slot: 's', keep }, () => {}),
   'runOnce.wait': (locks, wait) => locks.runOnce('b', { slot: 's', wait }, () => {}),
+  'lead.ttl': (locks, ttl) => {
+    const stop = new AbortController();
+    return locks.lead('c', { ttl, signal: stop.signal }, () => stop.abort());
+  },
+  'oneAtATime.ttl': (locks, ttl) =>
+    oneAtATime(
+      locks,
+      () => 'key',
+      async () => {},
+      { ttl },
+    ),
+  'runCoordinator.keep': (locks, keep) => runCoordinator(locks, { keep }),
   advance: (locks, by) => locks.advance(by),
   'connect.ttl': (_, ttl) => connect('memory:', { ttl }),
   'connect.wait': (_, wait) => connect('memory:', { wait }),
