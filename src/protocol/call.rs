@@ -374,23 +374,6 @@ impl Call {
         }
     }
 
-    /// The epoch of the server's data, as of when the call is sent; zero if it needs none.
-    #[must_use]
-    pub const fn epoch(&self) -> ServerTime {
-        match self {
-            Self::Acquire { epoch, .. }
-            | Self::Adopt { epoch, .. }
-            | Self::ChangeShares { epoch, .. }
-            | Self::Downgrade { epoch, .. }
-            | Self::Force { epoch, .. }
-            | Self::HandoffShare { epoch, .. }
-            | Self::Release { epoch, .. }
-            | Self::Reserve { epoch, .. }
-            | Self::AcquireAll { epoch, .. } => *epoch,
-            _ => ServerTime::from_micros(0),
-        }
-    }
-
     /// Sets the epoch of the server's data as the call is sent.
     pub const fn set_epoch(&mut self, now: ServerTime) {
         match self {

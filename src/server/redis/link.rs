@@ -172,11 +172,7 @@ impl Link {
     }
 
     fn send_together(&mut self, together: &Together<'_>) {
-        if let Some((request, call)) = together.alone() {
-            self.write(call, SendMode::Plain);
-            let script = call.script().unwrap_or(Script::Acquire);
-            self.expected.push_back(Expected::Reply(request, script));
-        } else if let Some((call, callers)) = together.call() {
+        if let Some((call, callers)) = together.call() {
             let knows = std::mem::replace(&mut self.knows_changes, true);
             self.write(&call, if knows { SendMode::Plain } else { SendMode::WithSource });
             self.expected.push_back(Expected::Together(callers));

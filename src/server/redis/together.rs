@@ -6,8 +6,9 @@
 
 use super::Item;
 use crate::machine::{RequestId, SendMode};
-use crate::protocol::{Call, Failure, Intent, LockKeys, Mode, Reply};
+use crate::protocol::{Call, Failure, Intent, LockKeys, Mode, Reply, ServerTime};
 use rustc_hash::FxHashMap;
+use std::time::Duration;
 
 /// At most so many requests are one call, which bounds the work of a script.
 const MOST: usize = 128;
@@ -26,6 +27,7 @@ pub(super) enum Sending<'a> {
 
 /// Requests about shares of one lock.
 pub(super) struct Together<'a> {
+    first: &'a Item,
     taking: Vec<(RequestId, &'a Call)>,
     leaving: Vec<(RequestId, &'a Call)>,
 }
@@ -80,14 +82,14 @@ impl Apart {
                     together.add(*request, call);
                 }
                 _ => {
-                    let mut together = Together { taking: Vec::new(), leaving: Vec::new() };
+                    let mut together = Together::begun_by(item);
                     together.add(*request, call);
                     open.insert(call.keys(), all.len());
                     all.push(Sending::Together(together));
                 }
             }
         }
-        Some(all)
+        Some(all.into_iter().map(Sending::settled).collect())
     }
 
     /// The answers for the callers of a call. An error tells nothing of a single one, but its script changes nothing then.
@@ -120,14 +122,34 @@ impl Apart {
     }
 }
 
+impl Sending<'_> {
+    /// One request leaves by itself, if no other has joined it.
+    fn settled(self) -> Self {
+        match self {
+            Self::Together(together) if together.len() == 1 => Self::Alone(together.first),
+            other => other,
+        }
+    }
+}
+
 impl<'a> Together<'a> {
-    /// Whether one more request belongs to it: all that take a share have the same lease.
+    const fn begun_by(first: &'a Item) -> Self {
+        Self { first, taking: Vec::new(), leaving: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.taking.len() + self.leaving.len()
+    }
+
+    /// The terms of all that take a share; none while nobody does.
+    fn terms(&self) -> Option<(Duration, ServerTime)> {
+        self.taking.first().and_then(|(_, call)| terms(call))
+    }
+
+    /// Whether one more request belongs to it.
     fn admits(&self, call: &Call) -> bool {
-        let has_room = self.taking.len() + self.leaving.len() < MOST;
-        let lease = |call: &Call| (call.ttl(), call.epoch());
-        let first = self.taking.first().map(|(_, first)| lease(first));
-        let takes = matches!(call, Call::Acquire { .. });
-        has_room && (!takes || first.is_none_or(|first| first == lease(call)))
+        let (ours, its) = (self.terms(), terms(call));
+        self.len() < MOST && (ours.is_none() || its.is_none() || ours == its)
     }
 
     fn add(&mut self, request: RequestId, call: &'a Call) {
@@ -138,14 +160,6 @@ impl<'a> Together<'a> {
         list.push((request, call));
     }
 
-    /// The only request, if it is one.
-    pub(super) fn alone(&self) -> Option<(RequestId, &'a Call)> {
-        match (&*self.taking, &*self.leaving) {
-            ([one], []) | ([], [one]) => Some(*one),
-            _ => None,
-        }
-    }
-
     /// The call that stands for all of them.
     pub(super) fn call(&self) -> Option<(Call, Callers)> {
         let (_, first) = self.taking.first().or_else(|| self.leaving.first())?;
@@ -153,17 +167,23 @@ impl<'a> Together<'a> {
             list.iter().map(|(_, call)| call.token().clone()).collect()
         };
         let requests = |list: &[(RequestId, &Call)]| list.iter().map(|(id, _)| *id).collect();
+        let (ttl, epoch) = self.terms().unwrap_or_default();
         let call = Call::ChangeShares {
             keys: first.keys().clone(),
             token: first.token().clone(),
-            ttl: first.ttl(),
-            epoch: first.epoch(),
+            ttl,
+            epoch,
             taking: tokens(&self.taking),
             leaving: tokens(&self.leaving),
         };
         let (taking, leaving) = (requests(&self.taking), requests(&self.leaving));
         Some((call, Callers { keys: first.keys().clone(), taking, leaving }))
     }
+}
+
+/// The lease and the epoch of a request that takes a share.
+const fn terms(call: &Call) -> Option<(Duration, ServerTime)> {
+    if let Call::Acquire { ttl, epoch, .. } = call { Some((*ttl, *epoch)) } else { None }
 }
 
 /// The call of a request that may be sent together with others: for a share without a limit, which need not wait, or to give
@@ -183,8 +203,7 @@ fn share(item: &Item) -> Option<&Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{ServerTime, Token};
-    use std::time::Duration;
+    use crate::protocol::Token;
 
     fn item(request: u64, call: Call) -> Item {
         Item::Call { request: RequestId(request), call, send_mode: SendMode::Plain }
