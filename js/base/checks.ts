@@ -148,3 +148,9 @@ export function show(value: unknown): string {
   if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
   return typeof value === 'function' ? 'a function' : `${typeof value} ${String(value)}`;
 }
+
+/** @internal */
+export function checkFunction(value: unknown, what: string): void {
+  if (typeof value === 'function') return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a function, got ${show(value)}`);
+}

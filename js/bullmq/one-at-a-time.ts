@@ -1,12 +1,11 @@
 /** A processor of BullMQ that runs one job at a time for each key, and leaves its worker's place to others meanwhile. */
 
 import type { Job } from 'bullmq';
-import { checkText, show } from '../base/checks.js';
+import { checkFunction, checkText, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
 import type { LockManager } from '../manager/manager.js';
 import {
-  checkFunction,
   checkSettings,
   type KeyedHandler,
   type KeyedProcessor,
@@ -209,7 +208,7 @@ function eitherOf(cancelled: AbortSignal | undefined, lost: AbortSignal): AbortS
   return cancelled === undefined ? lost : AbortSignal.any([cancelled, lost]);
 }
 
-/** What tells a worker that its job is delayed. BullMQ knows it by the name, also across its two builds. */
+/** The error by which a processor tells its worker that the job is delayed. BullMQ goes by its name, also across its two builds. */
 function delayed(): Error {
   return Object.assign(new Error('the job is set aside until its turn'), { name: 'DelayedError' });
 }

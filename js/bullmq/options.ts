@@ -1,8 +1,7 @@
-/** What `oneAtATime` takes and makes. */
+/** The options of `oneAtATime`, and the types of its handler and its processor. */
 
 import type { Job } from 'bullmq';
-import { checkObject, checkWholeNumber, show } from '../base/checks.js';
-import { argumentError } from '../base/errors.js';
+import { checkObject, checkWholeNumber } from '../base/checks.js';
 import type { Lock } from '../lock/lock.js';
 import { type AcquireOptions, LOCK_TIMES } from '../lock/options.js';
 
@@ -27,7 +26,7 @@ export interface OneAtATimeOptions
 }
 
 /**
- * What is done for a job while no other job of its key runs.
+ * A handler: it does the work of a job, while no other job of its key runs.
  *
  * @example
  * ```ts
@@ -84,10 +83,4 @@ export function checkSettings(options: unknown): Settings {
   );
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
   return { limit, hold };
-}
-
-/** @internal */
-export function checkFunction(value: unknown, what: string): void {
-  if (typeof value === 'function') return;
-  throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a function, got ${show(value)}`);
 }

@@ -60,7 +60,7 @@ if redis.call('ZREM', order, job) == 0 then return {} end
 return redis.call('ZRANGE', order, limit - 1, limit - 1)
 `;
 
-/** What this needs of a client of BullMQ: that of version 6, or ioredis, whose commands are methods. */
+/** The part of BullMQ's client that a turn uses: the client of version 6, or ioredis, whose commands are methods. */
 interface Client {
   defineCommand(name: string, definition: { numberOfKeys: number; lua: string }): void;
   runCommand?(name: string, args: unknown[]): Promise<unknown>;
@@ -69,7 +69,7 @@ interface Client {
 
 type Command = (...args: unknown[]) => Promise<unknown>;
 
-/** What is behind a job: `queue` is protected, and its parts differ between the versions of BullMQ. */
+/** The queue of a job. The property is protected, and its parts differ between the versions of BullMQ. */
 interface Behind {
   readonly queue: MinimalQueue & {
     readonly client?: Promise<Client>;

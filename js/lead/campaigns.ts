@@ -2,7 +2,7 @@
 
 import type { LeadState } from './options.js';
 
-/** What the campaigns for one name do: several callers of a manager may campaign for it. */
+/** How many callers of a manager campaign for one name, wait for it, and lead. */
 interface Counts {
   callers: number;
   waiting: number;

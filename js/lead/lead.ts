@@ -7,7 +7,7 @@ import { runUnder } from '../request/request.js';
 import type { LeadRequest, Term } from './options.js';
 import { LeaderTerm, type TermListener } from './term.js';
 
-/** What a campaign needs of its manager. @internal */
+/** The part of a manager that a campaign uses. @internal */
 export interface LeadManager extends TermListener {
   /** Aborted when the manager is closed. */
   readonly closing: AbortSignal;

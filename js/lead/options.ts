@@ -1,7 +1,6 @@
 /** The options of `lead`, what it gives its callback, and what others see of a leader. */
 
-import { checkObject, show } from '../base/checks.js';
-import { argumentError } from '../base/errors.js';
+import { checkFunction, checkObject } from '../base/checks.js';
 import type { Lock } from '../lock/lock.js';
 import {
   type AcquireOptions,
@@ -81,7 +80,7 @@ export interface Term {
 export type TermEnd = 'lost' | 'resigned' | 'returned' | 'threw';
 
 /**
- * Who leads.
+ * The leader of a name, as the server knows it.
  *
  * @example
  * ```ts
@@ -128,10 +127,7 @@ const OPTIONS = ['label', 'onError', 'signal', 'stallTimeout', 'ttl'];
 /** @internal */
 export function checkLeadOptions(options: unknown, defaults: LockDefaults): LeadRequest {
   const { onError, ...given } = checkObject<LeadOptions>(options, OPTIONS, 'lead', LOCK_TIMES);
-  if (onError !== undefined && typeof onError !== 'function') {
-    const message = `onError must be a function, got ${show(onError)}`;
-    throw argumentError('ERR_INVALID_ARG_TYPE', message);
-  }
+  if (onError !== undefined) checkFunction(onError, 'onError');
   // A leader leads until it resigns or is lost, whatever the defaults of other locks are.
   const always = { renew: true, maxHold: Number.POSITIVE_INFINITY, linger: 0, awaitRelease: true };
   const wait = Number.POSITIVE_INFINITY;

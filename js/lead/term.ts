@@ -46,7 +46,7 @@ export class LeaderTerm implements Term {
     this.#alive = setInterval(() => {}, INTERVAL_MS);
     this.#listener.elected(this);
     this.#forgets = [onAbort(signal, lost), stop === undefined ? () => {} : onAbort(stop, stopped)];
-    // What was aborted before has no event.
+    // A signal that was aborted before emits no event.
     if (signal.aborted) lost();
     else if (stop?.aborted === true) stopped();
   }

@@ -6,7 +6,7 @@ import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
 
 // Not distributive: then a manager could not stand in for the `navigator.locks` of the DOM's types.
 /**
- * What the names of an acquire give: a `Lock` for one name, a `LockSet` for a list.
+ * The type that an acquire resolves with: a `Lock` for one name, a `LockSet` for a list.
  *
  * @example
  * ```ts

@@ -22,7 +22,7 @@ export type LockKinds = readonly string[] | ((name: string) => string);
 /** The kind of each name that has no other. */
 const OTHER = 'other';
 const KINDS_MAX = 100;
-/** What ends the constant part of a name. With `@` the marker of a slot of `runOnce` is of the kind of its key. */
+/** The characters that end the constant part of a name. With `@` the marker of a slot of `runOnce` has the kind of its key. */
 const SEPARATOR = /[:/._@#|,;=+~\s{}-]/u;
 const END_OF_KIND = new RegExp(`^(?:$|\\d|${SEPARATOR.source})`, 'u');
 

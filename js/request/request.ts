@@ -1,7 +1,7 @@
 /** Runs the callback of a `request`, and releases its locks. */
 
-import { show } from '../base/checks.js';
-import { argumentError, isUnreachable, LockLostError } from '../base/errors.js';
+import { checkFunction } from '../base/checks.js';
+import { isUnreachable, LockLostError } from '../base/errors.js';
 import type { SharedHandle } from '../lock/lock.js';
 import { all } from '../lock/lock-set.js';
 import { Scope } from './nesting.js';
@@ -55,7 +55,5 @@ function lossOf(locks: readonly SharedHandle[], result: unknown): LockLostError 
 
 /** @internal */
 export function checkCallback(callback: unknown): asserts callback is (lock: unknown) => unknown {
-  if (typeof callback === 'function') return;
-  const message = `the callback must be a function, got ${show(callback)}`;
-  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  checkFunction(callback, 'the callback');
 }

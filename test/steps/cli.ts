@@ -8,7 +8,7 @@ import type { Feature, Outcome, Promised, Scene, Seen } from './feature.js';
 
 const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
 
-interface Caller {
+export interface Caller {
   readonly locks: LockManager | undefined;
   child: ChildProcess | undefined;
 }
@@ -40,8 +40,8 @@ async function run(caller: Caller, scene: Scene, flags: readonly string[]): Prom
   return { code, signal, stderr };
 }
 
-const common: Pick<Feature<Caller>, 'page' | 'ownProcess' | 'leavesLocks' | 'open' | 'close'> = {
-  page: 'docs/cli.md, run',
+/** What the lists of commands have in common. */
+export const OF_COMMANDS: Pick<Feature<Caller>, 'ownProcess' | 'leavesLocks' | 'open' | 'close'> = {
   ownProcess: true,
   // It ends while the server is away, and can release nothing later.
   leavesLocks: ['away'],
@@ -70,8 +70,9 @@ const OF_RUNS: Readonly<Record<string, Promised<unknown>>> = {
 };
 
 const lock: Feature<Caller> = {
-  ...common,
+  ...OF_COMMANDS,
   name: 'holdfast run',
+  page: 'docs/cli.md, run',
   first: (caller, scene) => run(caller, scene, []),
   async second({ locks }, scene) {
     return locks?.request(scene.name, { ttl: scene.ttl, wait: scene.wait }, async () => {
@@ -103,7 +104,7 @@ const resultOf = ({ value }: Outcome) => value as Result | undefined;
 
 function once(retry: boolean): Feature<Caller> {
   return {
-    ...common,
+    ...OF_COMMANDS,
     name: `holdfast run --once${retry ? ' --retry' : ''}`,
     page: 'docs/cli.md, A job for one of many machines',
     first: (caller, scene) =>

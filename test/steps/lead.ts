@@ -1,9 +1,10 @@
 /** `lead` and `holdfast lead`: docs/lead.md. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { ended, ROOT } from '../support/child.js';
-import { connect, type LockManager } from '../support/holdfast.js';
+import type { LockManager } from '../support/holdfast.js';
+import { type Caller, OF_COMMANDS } from './cli.js';
 import type { Feature, Promised, Scene } from './feature.js';
 import { openManager } from './holding.js';
 
@@ -66,11 +67,6 @@ const lead: Feature<LockManager> = {
 
 const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
 
-interface Caller {
-  readonly locks: LockManager | undefined;
-  child: ChildProcess | undefined;
-}
-
 /** Runs a command that writes its effects into the ledger, and has its parent end. */
 async function run(caller: Caller, scene: Scene): Promise<unknown> {
   const script = `echo has ${scene.who} >> "$0"; echo had ${scene.who} >> "$0"; kill -TERM $PPID; sleep 60`;
@@ -93,19 +89,9 @@ async function run(caller: Caller, scene: Scene): Promise<unknown> {
 }
 
 const cli: Feature<Caller> = {
+  ...OF_COMMANDS,
   name: 'holdfast lead',
   page: 'docs/cli.md, lead',
-  ownProcess: true,
-  // It ends while the server is away, and can release nothing later.
-  leavesLocks: ['away'],
-  async open({ who, servers }: Scene): Promise<Caller> {
-    const locks = who === 'first' ? undefined : await connect(servers['redis']);
-    return { locks, child: undefined };
-  },
-  async close({ locks, child }: Caller) {
-    child?.kill('SIGTERM');
-    await locks?.close();
-  },
   first: run,
   second: ({ locks }, scene) => leadOnce(locks as LockManager, scene),
   promises: PROMISES,
