@@ -2,11 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -47,7 +48,7 @@ before(async () => {
 after(async () => {
   await locks.close();
   await server.stop();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 test('every line of shell runs as the guide says', async () => {

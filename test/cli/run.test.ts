@@ -1,10 +1,11 @@
 /** `holdfast run`: a command under a lock. Every way in which it ends has an exit code. */
 
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { removeFolder } from '../support/folders.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -24,7 +25,7 @@ before(async () => {
 after(async () => {
   await locks.close();
   await server.stop();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 afterEach(async () => {

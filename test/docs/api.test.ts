@@ -2,11 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { ReflectionKind } from 'typedoc';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { blocksOf } from './blocks.js';
 import { problemsOf } from './compile.js';
 import { Places } from './places.js';
@@ -26,7 +27,7 @@ interface Item {
   readonly signatures?: readonly Item[];
 }
 
-rmSync(join(ROOT, FOLDER), { recursive: true, force: true });
+removeFolder(join(ROOT, FOLDER));
 // It fails if a public item has no docstring. The blocks of its pages become tests, so it runs before all of them.
 execFileSync(
   join(ROOT, 'node_modules', '.bin', 'typedoc'),

@@ -1,9 +1,10 @@
 /** Compiles blocks of TypeScript with `strict`, each as a program of its own. */
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import ts from 'typescript';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import type { Block } from './blocks.js';
 
 const OPTIONS: ts.CompilerOptions = {
@@ -32,7 +33,7 @@ export function problemsOf(blocks: readonly Block[]): string[] {
     const program = ts.createProgram([...files.keys(), GIVEN], OPTIONS);
     return ts.getPreEmitDiagnostics(program).map((problem) => describe(problem, files));
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 }
 

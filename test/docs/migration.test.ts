@@ -1,11 +1,12 @@
 /** docs/migration.md: all its code runs, and old and new code of one section exclude each other. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 
@@ -44,7 +45,7 @@ const FOLDER = join(ROOT, 'build', 'migration');
 let servers: RedisServer[];
 
 before(async () => {
-  rmSync(FOLDER, { recursive: true, force: true });
+  removeFolder(FOLDER);
   mkdirSync(FOLDER, { recursive: true });
   servers = await RedisServer.startSeveral(3);
   process.env['REDIS_URL'] = servers[0]?.url;

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import ts from 'typescript';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import type { Block } from './blocks.js';
 
 /** Where a block runs. */
@@ -52,7 +53,7 @@ export async function printedBy(
     assert.equal(failure, undefined, `${block.page}:${block.line}: ${failure}\n${said}`);
     return stdout;
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 }
 

@@ -1,12 +1,13 @@
 /** Runs recipes for passwords that change, while they change every second under locks that are held and waited for. */
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 import type { Block } from './blocks.js';
@@ -111,7 +112,7 @@ export function rotating(recipe: Recipe): (block: Block) => Promise<void> {
       assert.match(await running, /all 1000 are there/);
     } finally {
       vault.close();
-      rmSync(folder, { recursive: true, force: true });
+      removeFolder(folder);
       await server.stop();
     }
   };

@@ -1,12 +1,13 @@
 /** The site of the documentation: every page is in its navigation, and a link that leads nowhere is found. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { pages } from './blocks.js';
 
 interface Navigation {
@@ -24,7 +25,7 @@ before(() => {
   mkdirSync(join(folder, 'api'));
 });
 
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => removeFolder(folder));
 
 test('every page of docs is in the navigation', async () => {
   const { SECTIONS } = await load<Navigation>('navigation.mjs');

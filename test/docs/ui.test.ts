@@ -3,12 +3,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { environment, MAIN } from '../cli/support.js';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { needs } from '../support/tools.js';
 import type { Block } from './blocks.js';
@@ -29,7 +30,7 @@ before(async () => {
 
 after(async () => {
   await server?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 /** Starts the page as the block says, but on a free port and on this machine alone. */

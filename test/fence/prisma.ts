@@ -1,10 +1,11 @@
 /** A client of Prisma for the table of stocks, generated as a service would have it. */
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../support/child.js';
 import { fetchedFolder } from '../support/fetched.js';
+import { removeFolder } from '../support/folders.js';
 
 const SCHEMA = join(ROOT, 'examples', 'prisma', 'schema.prisma');
 
@@ -34,6 +35,6 @@ export async function withPrisma(
     execFileSync(process.execPath, words, { cwd: folder, env, stdio: 'pipe' });
     await use(module);
   } finally {
-    rmSync(made, { recursive: true, force: true });
+    removeFolder(made);
   }
 }

@@ -1,11 +1,12 @@
 /** Elections among processes that are killed, stopped and cut off, judged from the log that they share. */
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, type TestContext, test } from 'node:test';
 import { Contender } from '../support/crew.js';
+import { removeFolder } from '../support/folders.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -44,7 +45,7 @@ afterEach(async () => {
 
 after(async () => {
   await server?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 /** Starts candidates, each with a network of its own, which campaign in this order. */

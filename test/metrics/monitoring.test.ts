@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -14,6 +14,7 @@ import { blocksOf } from '../docs/blocks.js';
 import { runProgram } from '../docs/programs.js';
 import { ROOT } from '../support/child.js';
 import { fetchedFolder } from '../support/fetched.js';
+import { removeFolder } from '../support/folders.js';
 import { connect } from '../support/holdfast.js';
 import { Prometheus, promtool } from '../support/prometheus.js';
 import { RedisServer } from '../support/server.js';
@@ -119,7 +120,7 @@ test('every alert fires when its name says, and no minute earlier', () => {
     writeFileSync(file, JSON.stringify(suite));
     promtool('test', 'rules', file);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 });
 
@@ -156,7 +157,7 @@ test("the dashboard has the form of Grafana's own schema", async () => {
     assert.match(stdout, /^wrong\.ts.*TS2322/);
     assert.doesNotMatch(stdout, /^dashboard\.ts/m);
   } finally {
-    rmSync(made, { recursive: true });
+    removeFolder(made);
   }
 });
 

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { blocksOf } from '../docs/blocks.js';
 import { ROOT } from '../support/child.js';
 import { fetched, nodeOf } from '../support/fetched.js';
+import { removeFolder } from '../support/folders.js';
 import { Packed, succeeds } from './packed.js';
 
 const EXAMPLE = join(ROOT, 'examples', 'executable');
@@ -34,7 +35,7 @@ test('a single executable loads the package that lies beside it, and fails witho
   await succeeds(node, [postject, ...inject], folder);
   rmSync(join(folder, 'shop.cjs'));
   assert.match(await succeeds(program, [], folder), /^sold under \d+\n$/);
-  rmSync(join(folder, 'node_modules', 'holdfast'), { recursive: true });
+  removeFolder(join(folder, 'node_modules', 'holdfast'));
   await assert.rejects(succeeds(program, [], folder), /Cannot find module 'holdfast'/);
 });
 

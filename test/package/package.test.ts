@@ -6,13 +6,13 @@ import {
   existsSync,
   mkdirSync,
   readFileSync,
-  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { Packed, succeeds } from './packed.js';
 
@@ -327,7 +327,7 @@ const LOAD = "try { require('holdfast') } catch (error) { console.log(error.code
 
 test('without its addon it says for which platform it has none, and what to do', async () => {
   const service = await packed.installed('no-addon');
-  rmSync(join(service, 'node_modules', packed.addonName), { recursive: true });
+  removeFolder(join(service, 'node_modules', packed.addonName));
   const said = await succeeds(process.execPath, ['-e', LOAD], service);
   const libc = process.platform === 'linux' ? ' \\((musl|glibc [\\d.]+)\\)' : '';
   const where = `${process.platform}-${process.arch}${libc}, Node ${process.version}`;
@@ -342,7 +342,7 @@ test('without its addon it says for which platform it has none, and what to do',
 test('a folder that was installed on another platform: it says on which, and what this one needs', async () => {
   const service = await packed.installed('copied');
   const { addonName } = packed;
-  rmSync(join(service, 'node_modules', addonName), { recursive: true });
+  removeFolder(join(service, 'node_modules', addonName));
   mkdirSync(join(service, 'node_modules', '@holdfast', 'addon-darwin-arm64'), { recursive: true });
   const said = await succeeds(process.execPath, ['-e', LOAD], service);
   const [has, needs] = ['@holdfast/addon-darwin-arm64', addonName];

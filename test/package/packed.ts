@@ -1,11 +1,12 @@
 /** The packages as `scripts/package.mjs` makes them, in a registry, and folders that install from it. */
 
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { Registry } from './registry.js';
 
 interface Manifest {
@@ -110,7 +111,7 @@ export class Packed {
 
   async stop(): Promise<void> {
     await this.registry.stop();
-    rmSync(this.folder, { recursive: true, force: true });
+    removeFolder(this.folder);
   }
 
   #publish(): void {

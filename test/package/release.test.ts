@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import { fetched } from '../support/fetched.js';
+import { removeFolder } from '../support/folders.js';
 import { Packed, succeeds } from './packed.js';
 import { Registry } from './registry.js';
 
@@ -38,7 +39,7 @@ after(() => packed.stop());
 
 beforeEach(() => {
   folder = join(packed.folder, 'packages');
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
   mkdirSync(folder);
   for (const file of [packed.addon, packed.main]) copyFileSync(file, join(folder, basename(file)));
 });

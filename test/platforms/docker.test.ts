@@ -8,7 +8,6 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,6 +17,7 @@ import { blocksOf } from '../docs/blocks.js';
 import { Packed, succeeds } from '../package/packed.js';
 import { ROOT } from '../support/child.js';
 import { fetched } from '../support/fetched.js';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { PLATFORMS, PlatformRoot } from './roots.js';
 
@@ -41,7 +41,7 @@ before(async () => {
 after(async () => {
   await server.stop();
   await packed.stop();
-  rmSync(stages, { recursive: true, force: true });
+  removeFolder(stages);
 });
 
 interface Image {

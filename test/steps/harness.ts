@@ -6,10 +6,11 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';
 import { sleep } from '../support/wait.js';
 import { Wire } from '../support/wire.js';
@@ -66,7 +67,7 @@ export function breakEveryStep(
   after(async () => {
     await Promise.all(started.map((server) => server.stop()));
     await redis?.stop();
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   });
   for (const feature of featuresOf(list)) {
     test(feature.name, async (t) => {

@@ -1,9 +1,10 @@
 /** Certificates for tests, made with the `openssl` binary in a folder of their own. */
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { removeFolder } from './folders.js';
 import { needs } from './tools.js';
 
 const program = needs('openssl');
@@ -72,7 +73,7 @@ export class Authority {
 
   /** Removes all files. */
   remove(): void {
-    rmSync(this.#folder, { recursive: true, force: true });
+    removeFolder(this.#folder);
   }
 
   #newKey({ keyFile }: Certified, kind: keyof typeof KEYS): string[] {

@@ -1,10 +1,11 @@
 /** Servers whose clock a test sets while they run. */
 
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { removeFolder } from './folders.js';
 import { RedisServer } from './server.js';
 import { needs } from './tools.js';
 
@@ -31,7 +32,7 @@ export class SteppedServer {
       const env = { LD_PRELOAD: library, HOLDFAST_CLOCK: join(folder, 'ahead') };
       return new SteppedServer(await RedisServer.start({ env }), folder);
     } catch (error) {
-      rmSync(folder, { recursive: true, force: true });
+      removeFolder(folder);
       throw error;
     }
   }
@@ -47,6 +48,6 @@ export class SteppedServer {
 
   async stop(): Promise<void> {
     await this.server.stop();
-    rmSync(this.folder, { recursive: true, force: true });
+    removeFolder(this.folder);
   }
 }

@@ -1,9 +1,10 @@
 /** SQL servers that tests start themselves, on free loopback ports. */
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { chownSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { chownSync, mkdtempSync, openSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { removeFolder } from './folders.js';
 import { freePort } from './server.js';
 import { until } from './wait.js';
 
@@ -71,7 +72,7 @@ export class DatabaseServer {
       child.kill(this.#kind.stopSignal);
       await gone;
     }
-    rmSync(this.#folder, { recursive: true, force: true });
+    removeFolder(this.#folder);
   }
 
   get #log(): string {

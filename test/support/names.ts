@@ -1,11 +1,12 @@
 /** Names of hosts whose addresses a test changes, as a managed service does when it fails over. */
 
 import { execFile, spawn } from 'node:child_process';
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, renameSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Ended, ended, ROOT } from './child.js';
+import { removeFolder } from './folders.js';
 import { needs } from './tools.js';
 
 const compiler = needs('compiler');
@@ -33,7 +34,7 @@ export async function runWithNames(program: string): Promise<Ended> {
     });
     return await ended(child);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    removeFolder(folder);
   }
 }
 

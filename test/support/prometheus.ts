@@ -1,11 +1,12 @@
 /** Prometheus and promtool, as tests run them. */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { removeFolder } from './folders.js';
 import { freePort } from './server.js';
 import { needs } from './tools.js';
 import { until } from './wait.js';
@@ -67,7 +68,7 @@ export class Prometheus {
     }
     this.#metrics.close();
     this.#metrics.closeAllConnections();
-    rmSync(this.#folder, { recursive: true, force: true });
+    removeFolder(this.#folder);
   }
 
   async #start(): Promise<void> {

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import type { Certified } from './certificates.js';
+import { removeFolder } from './folders.js';
 import { FaultProxy } from './proxy.js';
 import { needs } from './tools.js';
 import { until } from './wait.js';
@@ -287,7 +288,7 @@ export class RedisServer {
     this.#admin?.disconnect();
     await this.#proxy?.stop();
     await this.kill();
-    rmSync(this.folder, { recursive: true, force: true });
+    removeFolder(this.folder);
   }
 
   /** What a server says in its log when it takes commands. */

@@ -1,13 +1,14 @@
 /** The same promises on Bun and Deno, in their own runners of tests. */
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { succeeds } from '../../package/packed.js';
 import { ROOT } from '../../support/child.js';
 import { fetched } from '../../support/fetched.js';
+import { removeFolder } from '../../support/folders.js';
 import { needs } from '../../support/tools.js';
 
 needs('redis');
@@ -21,7 +22,7 @@ const HOSTS = '^on (the embedded store|(Redis|Valkey) [0-9.]+)';
 test('Bun does as Node does', async (t) => {
   const bun = await fetched('bun@1', 'bin/bun');
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-bun-'));
-  t.after(() => rmSync(folder, { recursive: true }));
+  t.after(() => removeFolder(folder));
   const file = join(folder, 'junit.xml');
   const flags = ['--timeout=60000', '--reporter=junit', `--reporter-outfile=${file}`];
   await succeeds(bun, ['test', ...LISTS, '-t', `${HOSTS} `, ...flags]);

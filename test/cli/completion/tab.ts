@@ -1,9 +1,10 @@
 /** `holdfast completion`: a person types Tab in a shell. */
 
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
 import { environment, MAIN } from '../support.js';
 import { Terminal } from '../terminal.js';
 
@@ -30,7 +31,7 @@ export function testTabIn(...shells: readonly (keyof typeof STARTS)[]): void {
     writeFileSync(join(folder, 'certificate.pem'), '');
   });
 
-  after(() => rmSync(folder, { recursive: true, force: true }));
+  after(() => removeFolder(folder));
 
   for (const shell of shells) {
     test(`${shell} completes commands, options and values`, async () => {

@@ -1,10 +1,11 @@
 /** One job on many machines: it runs once. */
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
@@ -21,7 +22,7 @@ before(async () => {
 
 after(async () => {
   await server?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  removeFolder(folder);
 });
 
 function start(journal: string, env: Readonly<Record<string, string>> = {}): Program {

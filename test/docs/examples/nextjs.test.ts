@@ -1,11 +1,12 @@
 /** The route handler of Next.js, called as Next calls it: Next itself compiles it, as this test does. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import ts from 'typescript';
 import { ROOT } from '../../support/child.js';
+import { removeFolder } from '../../support/folders.js';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
@@ -38,7 +39,7 @@ after(async () => {
   await (await ofRoute)?.close();
   await locks?.close();
   await server?.stop();
-  rmSync(BUILT, { recursive: true, force: true });
+  removeFolder(BUILT);
 });
 
 function post(id: string, signal: AbortSignal = new AbortController().signal): Promise<Response> {

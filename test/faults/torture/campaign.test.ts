@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
 import { leftovers, type Place } from './places/place.js';
 import { PLACES } from './places.js';
 import { playRound } from './round.js';
@@ -55,7 +55,7 @@ test('a server that forgets locks, and nobody confesses it: the round says who m
   assert.deepEqual(await left, []);
   assert.match(problems.join('\n'), /(not alone|over \d): p\d+/);
   assert.equal(stores.stale, 0, 'the fences hold all the same');
-  rmSync(folder, { recursive: true });
+  removeFolder(folder);
 });
 
 test('what is left behind is told, with its name', async () => {

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
 import { needs } from '../../support/tools.js';
 import { defective } from './defects.js';
 import type { Place } from './places/place.js';
@@ -43,7 +44,7 @@ test('the kept histories are what their names say', async () => {
 
 describe('fresh histories', () => {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-histories-'));
-  after(() => rmSync(folder, { recursive: true }));
+  after(() => removeFolder(folder));
 
   /** A short round; nobody waits until its servers have forgotten the dead. */
   const play = async (where: string, open: () => Promise<Place>) => {
@@ -60,7 +61,7 @@ describe('fresh histories', () => {
       play('fence-again', () => defective('fence-again')),
     ];
     for (const { folder: journals } of await Promise.all(rounds)) {
-      rmSync(journals, { recursive: true, force: true });
+      removeFolder(journals);
     }
     publish(folder, 'snippet', 'SET NX PX', await recordSnippet(1));
   });

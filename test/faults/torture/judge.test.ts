@@ -1,10 +1,11 @@
 /** The judge of the campaign: does it find what cannot have been, and excuse only what is not promised? */
 
 import assert from 'node:assert/strict';
-import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { appendFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
 import type { Hold, HoldRequest } from '../../support/history.js';
 import { problemsOfKinds, type Rift } from '../../support/kinds.js';
 import { guardedStep, Ledger } from '../../support/ledger.js';
@@ -225,7 +226,7 @@ describe('journals', () => {
     folder = mkdtempSync(join(tmpdir(), 'holdfast-journal-'));
   });
   after(async () => {
-    rmSync(folder, { recursive: true });
+    removeFolder(folder);
     await ledger.stop();
   });
 

@@ -1,10 +1,11 @@
 /** A round of the campaign: processes in one place, faults, peace, and the judgement. */
 
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Contender } from '../../support/crew.js';
 import { Dice } from '../../support/dice.js';
+import { removeFolder } from '../../support/folders.js';
 import { now } from '../../support/history.js';
 import type { ConnectTarget } from '../../support/holdfast.js';
 import type { Rift } from '../../support/kinds.js';
@@ -278,7 +279,7 @@ class Round {
     const stores = await judgeStores(this.ledger);
     const problems = [...this.#problems, ...verdict.problems];
     if (!plan.unfenced) problems.push(...stores.problems);
-    if (problems.length === 0) rmSync(folder, { recursive: true });
+    if (problems.length === 0) removeFolder(folder);
     const faults = this.#faults.sort((a, b) => a.from - b.from);
     const holds: Record<string, number> = {};
     for (const { request, downgraded } of history.holds) {
