@@ -40,6 +40,13 @@ export interface HeldLockInfo {
   readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;
+  /**
+   * How the hold is: `held`, or `idle` while this manager keeps the lock for its next caller, see the option `linger`. That
+   * another manager keeps a lock is not seen: it is `held`.
+   */
+  readonly state: 'held' | 'idle';
+  /** For how long it has been `idle`, in ms; `null` if it is not. */
+  readonly idleFor: number | null;
 }
 
 /**
@@ -140,7 +147,7 @@ function byLock({ held, pending }: LockSnapshot): Map<string, Seen> {
 
 function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot {
   return {
-    held: held.map(({ key, shared, token, fence, ttl }) => ({
+    held: held.map(({ key, shared, token, fence, ttl, idle }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
@@ -149,6 +156,8 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       askedAt: askedAt(token),
       fence: fence ?? null,
       ttl: readTtl(ttl),
+      state: idle === undefined ? 'held' : 'idle',
+      idleFor: idle ?? null,
     })),
     pending: firstOfEach(pending).map(({ key, shared, token, position, waited }) => ({
       name: key.slice(prefixLength),

@@ -535,10 +535,12 @@ impl State {
         }
     }
 
-    /// Bypasses the machine, which does not track locks of other clients.
+    /// Bypasses the machine, which does not track locks of other clients, but knows which of its own are idle.
     fn query(&mut self, ticket: super::Ticket, question: Question) {
+        let idle = self.machine.idle_locks(Mono::now());
         let here = self.peer(NodeId::default()).connection.as_ref();
-        if let Some(page) = here.and_then(|connection| connection.page(&question)) {
+        if let Some(mut page) = here.and_then(|connection| connection.page(&question)) {
+            idle.mark(&mut page.held);
             ticket.complete(Outcome::Page(page));
             self.reported = true;
             return;
@@ -548,7 +550,10 @@ impl State {
         self.runtime.spawn(async move {
             let _woken = OnPanic(|| caller.wake());
             faults::at("querying");
-            let page = server::page(&endpoint, &directory, &question, patience).await;
+            let mut page = server::page(&endpoint, &directory, &question, patience).await;
+            if let Ok(page) = &mut page {
+                idle.mark(&mut page.held);
+            }
             ticket.complete(page.map_or_else(keeper::outcome_of, Outcome::Page));
             caller.wake();
         });

@@ -1,7 +1,8 @@
 //! The idle locks of a manager: which it keeps, since when, and for how long it will keep those that are held.
 //! [`super::lingering`] says what becomes of them.
 
-use crate::protocol::{LockKeys, Mono, TokenId};
+use crate::protocol::query::Holding;
+use crate::protocol::{LockKeys, Mono, Token, TokenId};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -67,6 +68,34 @@ impl Lingering {
     /// The idle lock with these keys.
     pub(super) fn idle(&self, keys: &LockKeys) -> Option<TokenId> {
         self.idle.get(keys).map(|(_, id)| *id)
+    }
+}
+
+/// The idle locks of a manager at one moment, for a query: no server knows of them.
+#[derive(Debug, Default)]
+pub struct IdleLocks {
+    client: String,
+    /// By key: the number of the token, and for how long the lock has been idle.
+    by_key: FxHashMap<String, (TokenId, Duration)>,
+}
+
+impl IdleLocks {
+    pub(super) fn new(client: &str, now: Mono, lingering: &Lingering) -> Self {
+        let idle = lingering
+            .idle
+            .iter()
+            .map(|(keys, &(since, id))| (keys.lock().to_owned(), (id, now.since(since))));
+        Self { client: client.to_owned(), by_key: idle.collect() }
+    }
+
+    /// Tells of each hold that is one of them.
+    pub fn mark(&self, holdings: &mut [Holding]) {
+        for holding in holdings.iter_mut().filter(|holding| !holding.shared) {
+            let Some(&(id, idle)) = self.by_key.get(&holding.key) else { continue };
+            if Token::from_text(&holding.token).number(&self.client) == Some(id.0) {
+                holding.idle_ms = u64::try_from(idle.as_millis()).ok();
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The interface of a manager, on one server (or one for each slot) or on several at once: its inputs and outputs.
 
+use super::idle::IdleLocks;
 use super::routes::Routes;
 use super::stats::Stats;
 use crate::protocol::query::Page;
@@ -518,6 +519,9 @@ pub trait Protocol: Send {
     /// Whether something of [`Self::under_way`] still is. It ends with the reply that grants, enqueues or refuses, or
     /// with its connection.
     fn is_under_way(&self, what: UnderWay) -> bool;
+
+    /// The locks that are kept for their next callers.
+    fn idle_locks(&self, now: Mono) -> IdleLocks;
 
     /// The counters of this manager.
     fn stats(&self) -> Stats;

@@ -53,6 +53,7 @@ mod waiting_room;
 mod window;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
+pub use idle::IdleLocks;
 pub use interface::{
     Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol,
     Risk, SendMode, ServerProbe, UnderWay, Wait,
@@ -178,6 +179,10 @@ impl Protocol for Machine {
             UnderWay::Release(id) => Owner::Release(id),
         };
         self.servers.is_under_way(owner)
+    }
+
+    fn idle_locks(&self, now: Mono) -> IdleLocks {
+        IdleLocks::new(&self.context.config.client, now, &self.leases.lingering)
     }
 
     fn stats(&self) -> Stats {

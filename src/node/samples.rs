@@ -136,7 +136,8 @@ fn outcomes() -> Vec<Outcome> {
 
 fn page() -> Page {
     let (key, token) = ("key".to_owned(), "token".to_owned());
-    let held = Holding { key, shared: true, token, fence: Some(42), remaining_ms: -1 };
+    let held =
+        Holding { key, shared: true, token, fence: Some(42), remaining_ms: -1, idle_ms: Some(5) };
     let pending = Waiting {
         key: held.key.clone(),
         shared: false,

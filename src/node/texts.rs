@@ -103,6 +103,8 @@ pub struct QueryHolder {
     pub fence: Option<f64>,
     /// The remaining time of the lease in ms, or `LEASE_ENDLESS`.
     pub ttl: f64,
+    /// For how long it has been idle, in ms, if its manager keeps it for its next caller.
+    pub idle: Option<f64>,
 }
 
 /// One waiter for a lock.
@@ -122,12 +124,13 @@ pub struct QueryWaiter {
 
 impl From<Page> for QueryPage {
     fn from(Page { cursor, held, pending }: Page) -> Self {
-        let holder = |Holding { key, shared, token, fence, remaining_ms }| QueryHolder {
+        let holder = |Holding { key, shared, token, fence, remaining_ms, idle_ms }| QueryHolder {
             key,
             shared,
             token,
             fence: fence.map(number),
             ttl: u64::try_from(remaining_ms).map_or(LEASE_ENDLESS, number),
+            idle: idle_ms.map(number),
         };
         let waiter = |Waiting { key, shared, token, position, waited_ms }| QueryWaiter {
             key,

@@ -24,6 +24,8 @@ pub struct Holding {
     pub fence: Option<u64>,
     /// The rest of the lease, in ms; negative if it never ends by itself.
     pub remaining_ms: i64,
+    /// For how long it has been idle, in ms, if the manager that asks keeps it for its next caller.
+    pub idle_ms: Option<u64>,
 }
 
 /// One waiter for a lock.

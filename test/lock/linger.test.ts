@@ -42,6 +42,26 @@ async function idle(linger = LONG): Promise<[LockManager, number]> {
   return [locks, lock.fence];
 }
 
+test('a query of its manager finds it idle, until the next caller has it; others find it held', async () => {
+  const [locks] = await idle();
+  const other = await manager();
+  const seen = async (from: LockManager) => (await from.query({ name: 'x' })).held[0];
+  const kept = await seen(locks);
+  assert.equal(kept?.state, 'idle');
+  assert.ok((kept?.idleFor ?? -1) >= 0 && (kept?.idleFor ?? LONG) < LONG);
+  const elsewhere = await seen(other);
+  assert.deepEqual([elsewhere?.state, elsewhere?.idleFor], ['held', null]);
+  await locks.request('x', async () => {
+    const again = await seen(locks);
+    assert.deepEqual([again?.state, again?.idleFor], ['held', null]);
+  });
+  // On memory: the same.
+  const memory = await connect('memory:', { linger: LONG });
+  managers.push(memory);
+  await memory.request('y', () => {});
+  assert.equal((await memory.query({ name: 'y' })).held[0]?.state, 'idle');
+});
+
 test('the next callers get the lock without a request, each with a greater fence', async () => {
   const [locks, first] = await idle();
   const { requests } = locks.stats();

@@ -325,7 +325,7 @@ function byNumber(a: number, b: number): number {
 const NO_TEXT = { message: '' };
 const PAGE = {
   cursor: 'cursor',
-  held: [{ key: 'key', shared: true, token: 'token', fence: 42, ttl: -1 }],
+  held: [{ key: 'key', shared: true, token: 'token', fence: 42, ttl: -1, idle: 5 }],
   pending: [{ key: 'key', shared: false, token: 'token', position: 2, waited: 7 }],
 };
 const SURVEY = {

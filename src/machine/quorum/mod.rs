@@ -37,6 +37,7 @@ use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
 use crate::machine::connection::{self, InFlight};
 use crate::machine::context::Context;
+use crate::machine::idle::IdleLocks;
 use crate::machine::interface::{
     Command, Config, Effect, Event, Outcome, Protocol, SendMode, UnderWay,
 };
@@ -144,6 +145,10 @@ impl Protocol for Quorum {
 
     fn is_under_way(&self, what: UnderWay) -> bool {
         self.machine.is_under_way(what)
+    }
+
+    fn idle_locks(&self, now: Mono) -> IdleLocks {
+        self.machine.idle_locks(now)
     }
 
     fn stats(&self) -> Stats {

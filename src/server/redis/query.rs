@@ -328,12 +328,26 @@ impl Inspected {
         let owner = value.strip_suffix('+').unwrap_or(&value);
         if owner != SHARED {
             let (key, token) = (key.to_owned(), owner.to_owned());
-            page.held.push(Holding { key, shared: false, token, fence: None, remaining_ms });
+            page.held.push(Holding {
+                key,
+                shared: false,
+                token,
+                fence: None,
+                remaining_ms,
+                idle_ms: None,
+            });
         }
         for (token, remaining_ms, fence) in shares {
             // The server does not know the fence of a lone share.
             let (key, fence) = (key.to_owned(), Some(fence).filter(|fence| *fence > 0));
-            page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
+            page.held.push(Holding {
+                key,
+                shared: true,
+                token,
+                fence,
+                remaining_ms,
+                idle_ms: None,
+            });
         }
         for ((token, limit, waited_ms), position) in waiters.into_iter().zip(1..) {
             let (key, shared) = (key.to_owned(), limit != "-");

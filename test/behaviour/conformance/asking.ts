@@ -25,14 +25,15 @@ export const ASKING: Behaviours = {
     const { held, pending } = await b.query();
     assert.deepEqual(pending, []);
     assert.deepEqual(
-      held.map(({ ttl, askedAt, ...rest }) => rest),
+      held.map(({ ttl, askedAt, state, idleFor, ...rest }) => rest),
       [
         { ...alone.toJSON(), label: 'me', clientId: a.clientId, fence: null },
         { ...shared[0]?.toJSON(), label, clientId: a.clientId, fence },
         { ...shared[1]?.toJSON(), label: null, clientId: b.clientId },
       ],
     );
-    for (const { ttl, askedAt } of held) {
+    for (const { ttl, askedAt, state, idleFor } of held) {
+      assert.deepEqual([state, idleFor], ['held', null]);
       assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
       const age = Date.now() - Number(askedAt);
       assert.ok(age >= -2 && age <= Date.now() - began + 2, `${age}`);
