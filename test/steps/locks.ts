@@ -44,19 +44,26 @@ const promises = {
 
 /** A holder in this process, which no fault meets. */
 interface Holder extends Preparation {
+  readonly manager: LockManager;
   readonly lock: Lock;
   /** Why it lost the lock. */
   lost(): string | undefined;
 }
 
-async function holderOf(scene: Scene, name: string): Promise<Holder> {
+async function holderOf(scene: Scene, name: string, terms: AcquireOptions = {}): Promise<Holder> {
   const locks = await connect(scene.url.startsWith('memory:') ? scene.url : scene.servers['redis']);
   let reason: string | undefined;
   locks.on('lost', (_, error) => {
     reason = error.reason;
   });
-  const lock = await locks.acquire(name, { ttl: scene.ttl });
-  return { given: lock.toJSON(), lock, lost: () => reason, close: () => locks.close() };
+  const lock = await locks.acquire(name, { ttl: scene.ttl, ...terms });
+  return {
+    given: lock.toJSON(),
+    manager: locks,
+    lock,
+    lost: () => reason,
+    close: () => locks.close(),
+  };
 }
 
 const adopt: Feature<LockManager, Holder> = {
@@ -215,7 +222,43 @@ const lingering: Feature<LockManager> = {
   promises,
 };
 
+/** Two shares of another process, so that more are taken as more shares of a shared lock, and not as its first. */
+async function readersOf(scene: Scene): Promise<Holder> {
+  const holder = await holderOf(scene, scene.name, { mode: 'shared' });
+  const { manager, lock } = holder;
+  const beside = await manager.acquire(scene.name, { mode: 'shared', ttl: scene.ttl });
+  await lock.release();
+  return { ...holder, lock: beside };
+}
+
+/** How many callers of one process ask for a share at once: together they are one request, and so are their releases. */
+const SHARES = 3;
+
+const shares: Feature<LockManager, Holder> = {
+  ...managed,
+  name: 'several shares of one lock at once',
+  page: 'docs/guide.md, Readers and writers',
+  prepare: readersOf,
+  async first(locks, scene) {
+    const terms = { mode: 'shared', ttl: scene.ttl, wait: 1_000 } as const;
+    const asked = Array.from({ length: SHARES }, () => locks.acquire(scene.name, terms));
+    const held = (await Promise.allSettled(asked)).flatMap((each) =>
+      each.status === 'fulfilled' ? [each.value] : [],
+    );
+    const fences = held.filter((lock) => lock.held).map((lock) => lock.fence);
+    for (const fence of fences.sort((a, b) => a - b)) scene.note(`fence ${fence}`);
+    await Promise.all(held.map((lock) => lock.release()));
+    return held.length;
+  },
+  async second(locks, scene, { lock: held }) {
+    if (held.held) await held.release();
+    return takeWhole(locks, scene);
+  },
+  // Of the fences that were written down each is greater than the one before, so no two shares have the same.
+  promises,
+};
+
 export const features: readonly Feature[] = [
-  ...[adopt, downgrade, list, listBehind, behind],
+  ...[adopt, downgrade, shares, list, listBehind, behind],
   ...[unawaited, lingering],
 ];

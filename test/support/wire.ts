@@ -49,6 +49,8 @@ export class Wire {
   #fated = 0;
   #fate: Fate | undefined;
   #away = false;
+  /** A request that meets its fate after `restore` only loses its connection: nobody would restore the server again. */
+  #restored = false;
   /** When the last request that counts has come. */
   #lastAt = 0;
   /** The requests so far that count, as people read them. */
@@ -91,6 +93,7 @@ export class Wire {
   /** Makes the server reachable again. */
   restore(): void {
     this.#away = false;
+    this.#restored = true;
     this.#lastAt = performance.now();
   }
 
@@ -173,7 +176,7 @@ export class Wire {
   }
 
   #part(line: Line, { connection, away }: Fate): void {
-    if (away === true) {
+    if (away === true && !this.#restored) {
       this.#away = true;
       for (const each of this.#lines) each.client.resetAndDestroy();
     } else if (connection === 'reset') line.client.resetAndDestroy();
