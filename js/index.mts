@@ -14,6 +14,7 @@ export {
   type ForceReleaseOptions,
   type HandOffCount,
   type HeldLockInfo,
+  type HoldState,
   type Leader,
   type LeadOptions,
   type LeadState,

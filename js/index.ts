@@ -58,6 +58,6 @@ export type {
   LockWarningCode,
 } from './manager/events.js';
 export { LockManager } from './manager/manager.js';
-export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './manager/query.js';
+export type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from './manager/query.js';
 export type { HandOffCount, LockStats, ServerAbilities } from './manager/stats.js';
 export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './once/options.js';

@@ -15,7 +15,19 @@ export function askedAt(token: string): Date | null {
   return Number.isNaN(asked.getTime()) ? null : asked;
 }
 
-/** The label of a token of holdfast: `hf1.<client>.<n>.<label>`. Behind a space stands the result of a slot. */
+/** In the marker of a slot that is done, between its token and its state: no token has a space. @internal */
+export const BEFORE_STATE = ' ';
+/** The state of a slot that is done and keeps no result; otherwise it is the JSON of the result, which this is not. @internal */
+export const DONE = 'done';
+
+/** The state in the marker of a slot of `runOnce` that is done; undefined in the token of a holder. @internal */
+export function slotStateOf(token: string): string | undefined {
+  const at = token.indexOf(BEFORE_STATE);
+  // Other code may hold a lock by any value.
+  return at === -1 || clientOf(token) === null ? undefined : token.slice(at + 1);
+}
+
+/** The label of a token of holdfast: `hf1.<client>.<n>.<label>`. Behind a space stands the state of a slot. */
 export function labelOf(token: string): string | undefined {
   return /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
 }

@@ -5,6 +5,7 @@ import { printable } from '../base/printable.js';
 import { human } from '../base/time.js';
 import {
   type Holder,
+  isDone,
   type LockView,
   longestWait,
   modeOf,
@@ -36,7 +37,7 @@ export function sorted(
   const first = (view: LockView): number => {
     if (by === 'waiters') return view.waiters.length;
     if (by === 'wait') return longestWait(view);
-    if (by === 'age') return observer.ageOf(view, now);
+    if (by === 'age') return isDone(view) ? 0 : observer.ageOf(view, now);
     return 0;
   };
   return [...views].sort((a, b) => first(b) - first(a));
@@ -90,11 +91,16 @@ function rowsOf(
       return [[printable(name), '', 'nobody', '', ...rest(view, undefined)]];
     return holders.map((holder, i) => {
       const whole = i === 0 ? view : { ...view, name: '', waiters: [] };
-      const own = [nameOf(holder), fenceOf(holder)];
+      const own = [ownerOf(holder), fenceOf(holder)];
       const ofLock = i === 0 ? [printable(name), modeOf(view)] : ['', ''];
       return [...ofLock, ...own, ...rest(whole, holder)];
     });
   });
+}
+
+/** Who holds a lock, or has run the job of a slot that is done. */
+function ownerOf(holder: Holder): string {
+  return holder.result ? `${nameOf(holder)} (result kept)` : nameOf(holder);
 }
 
 /** How many wait, how long the first of them has waited, and who. */
@@ -109,6 +115,8 @@ function queueOf(view: LockView): string[] {
 
 /** How long a holder has had the lock: `<` at most, `>` at least. */
 export function heldOf(holder: Holder | undefined, observer: Observer, now: number): string {
+  // Nobody is at work on a slot that is done.
+  if (holder?.state === 'done') return '';
   const hold = holder === undefined ? undefined : observer.holdOf(holder);
   if (hold === undefined) return '';
   // A single look knows nothing of a token that tells nothing.

@@ -3,7 +3,14 @@
 import type { Command } from 'commander';
 import { printable } from '../base/printable.js';
 import { human, moment } from '../base/time.js';
-import { type LockView, listLocks, modeOf, nameOf, viewOf } from '../operators/lock-views.js';
+import {
+  isDone,
+  type LockView,
+  listLocks,
+  modeOf,
+  nameOf,
+  viewOf,
+} from '../operators/lock-views.js';
 import { Observer } from '../operators/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
@@ -28,7 +35,8 @@ const LS_HELP = `
 Every key of the database is looked at, a thousand at a time, which stops nobody. Locks of other code, which
 have no label and no fence, are not told. Not for a quorum. HELD is the time since the holder asked for the lock, by its
 clock: it has held the lock for that long, or for less (<) if it had to wait. WAITED is how long the first of the waiters
-has waited.
+has waited. A slot of runOnce and of run --once that is done has the mode done: LEASE is how long it stays done, HOLDER who
+ran it.
 
 ${EXIT_CODES}
 Examples:
@@ -125,5 +133,14 @@ function described(view: LockView, foreign?: ForeignHold): string {
     leaseOf(each),
   ]);
   const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'ASKED', 'HELD', 'LEASE'], rows));
-  return [`${shown} is held, ${modeOf(view)}.`, '', held, ...waiting].join('\n');
+  return [`${shown} ${stateOf(view)}.`, '', held, ...waiting].join('\n');
+}
+
+/** How a lock is held, or until when a slot is done. */
+function stateOf(view: LockView): string {
+  const [holder] = view.holders;
+  if (!isDone(view) || holder === undefined) return `is held, ${modeOf(view)}`;
+  const { lease, result } = holder;
+  const until = lease === null ? '' : ` until ${moment(new Date(Date.now() + lease))}`;
+  return `marks a slot that is done${until}${result ? ', with its result' : ''}: its job does not run again before`;
 }

@@ -3,21 +3,23 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { printable } from '../base/printable.js';
-import { type LockView, nameOf, tokensOf, viewOf } from '../operators/lock-views.js';
-import { EXIT_CODES, Exit, UsageError } from './exit.js';
+import { isDone, type LockView, nameOf, tokensOf, viewOf } from '../operators/lock-views.js';
+import { EXIT_CODES, Exit, say, UsageError } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';
 import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { print, printJson } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
+  readonly done?: true;
   readonly foreign?: true;
   readonly yes?: true;
 }
 
 const HELP = `
 The next waiter gets the lock at once. The holder is notified, and what it does until it has stopped is no longer
-protected: stop it first, if you can.
+protected: stop it first, if you can. Of a slot of runOnce that is done the mark is removed, so its job may run again; in a
+script that needs --done.
 
 ${EXIT_CODES}
 Examples:
@@ -32,6 +34,7 @@ export function addRelease(program: Command, end: (code: number) => void): void 
     .summary('take a lock away from its holder')
     .description('Take a lock away from its holder. Asks first.')
     .argument('<name>', "the lock's name")
+    .option('--done', 'also a slot of runOnce that is done: its job may run again')
     .option('--foreign', 'also delete the value of other code than holdfast')
     .option('-y, --yes', 'do not ask');
   withPlace(command)
@@ -50,6 +53,13 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
   const locks = await open(where);
   const view = await viewOf(locks, name);
   const foreign = view.mode === null ? await foreignHold(where, name) : undefined;
+  if (!asks && isDone(view) && options.done !== true) {
+    await locks.close();
+    const advice = 'add --done to remove that mark, and its job may run again';
+    say(`Lock "${printable(name)}" marks a slot that is done: ${advice}. Nothing was done.`);
+    if (options.json === true) printJson({ name, released: false, holders: [] });
+    return Exit.No;
+  }
   const found = { view, foreign: options.foreign === true ? foreign : undefined };
   if (asks && isHeld(found) && !(await agreed(found, where))) {
     await locks.close();
@@ -90,6 +100,7 @@ function isText(value: string | null): value is string {
 
 function told(found: Found, released: boolean, foreign: boolean): string {
   const shown = `Lock "${printable(found.view.name)}"`;
+  if (released && isDone(found.view)) return `${shown} marks no slot as done any more.`;
   if (released) return `${shown} was released.`;
   if (isHeld(found)) return `${shown} is not held by the same any more: nothing was done.`;
   if (foreign) return `${shown} is held by other code: add --foreign to delete its value.`;
@@ -120,6 +131,10 @@ function concern({ view, foreign }: Found, where: Where): string {
   const queue = waiters.length === 0 ? '' : ` ${waiters.length} waiting.`;
   if (foreign !== undefined) {
     return `${shown} is held by other code ${restOf(foreign)}.${queue}`;
+  }
+  if (isDone(view)) {
+    const marked = holders.map((each) => `${nameOf(each)}, for ${leaseOf(each)} more`).join(', ');
+    return `${shown} marks a slot as done, by ${marked}. Without the mark its job may run again.${queue}`;
   }
   const who = holders.map((each) => `${nameOf(each)} (lease ${leaseOf(each)})`);
   return `${shown} is held, ${mode}, by ${who.join(', ')}.${queue}`;

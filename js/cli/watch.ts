@@ -8,6 +8,7 @@ import type { LockManager } from '../manager/manager.js';
 import {
   freeLock,
   type Holder,
+  isDone,
   type LockView,
   listLocks,
   modeOf,
@@ -179,7 +180,8 @@ function essence(view: LockView): string {
 function sentence({ time, lock }: Line): string {
   const { name, mode, holders, waiters } = lock;
   const who = holders.map(described).join(', ');
-  const held = mode === null ? 'free' : `held, ${modeOf(lock)}, by ${who}`;
+  const how = isDone(lock) ? 'done' : `held, ${modeOf(lock)}`;
+  const held = mode === null ? 'free' : `${how}, by ${who}`;
   const line = waiters.length === 0 ? '' : `, ${waiters.length} waiting`;
   return `${time} ${printable(name)}: ${held}${line}`;
 }

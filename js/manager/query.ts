@@ -1,11 +1,25 @@
 /** The holders and waiters of all locks, as the store has them. */
 
-import { askedAt, clientOf, labelOf } from '../base/tokens.js';
+import { askedAt, clientOf, DONE, labelOf, slotStateOf } from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
+
+/**
+ * How a hold is, see `HeldLockInfo.state`. More states may be added.
+ *
+ * @example
+ * ```ts
+ * import type { HoldState } from 'holdfast'
+ *
+ * const isAtWork = (state: HoldState) => state !== 'done'
+ * const { held } = await locks.query()
+ * console.log(held.filter(({ state }) => isAtWork(state)).length) // 0
+ * ```
+ */
+export type HoldState = 'done' | 'held' | 'idle';
 
 /**
  * One holder of a lock.
@@ -22,6 +36,16 @@ export interface HeldLockInfo {
   readonly name: string;
   /** How the lock is held. */
   readonly mode: LockMode;
+  /**
+   * How the hold is: `done` for the mark of a slot of `runOnce` whose job is not to run again until the lease ends. It is
+   * there from before the body, with `retry` after it. `idle` while this manager keeps the lock for its next caller, see the
+   * option `linger`; that another manager keeps a lock is not seen. Otherwise `held`.
+   */
+  readonly state: HoldState;
+  /** Whether a slot that is done keeps the result of its body. */
+  readonly result: boolean;
+  /** For how long it has been `idle`, in ms; `null` if it is not. */
+  readonly idleFor: number | null;
   /** The holder: the `clientId` of its manager. */
   readonly clientId: string;
   /** The holder's `label`; `null` if it has none. */
@@ -40,13 +64,6 @@ export interface HeldLockInfo {
   readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;
-  /**
-   * How the hold is: `held`, or `idle` while this manager keeps the lock for its next caller, see the option `linger`. That
-   * another manager keeps a lock is not seen: it is `held`.
-   */
-  readonly state: 'held' | 'idle';
-  /** For how long it has been `idle`, in ms; `null` if it is not. */
-  readonly idleFor: number | null;
 }
 
 /**
@@ -150,14 +167,13 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
     held: held.map(({ key, shared, token, fence, ttl, idle }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
+      ...stateOf(token, idle),
       clientId: clientOf(token) ?? '',
       label: labelOf(token) ?? null,
       token,
       askedAt: askedAt(token),
       fence: fence ?? null,
       ttl: readTtl(ttl),
-      state: idle === undefined ? 'held' : 'idle',
-      idleFor: idle ?? null,
     })),
     pending: firstOfEach(pending).map(({ key, shared, token, position, waited }) => ({
       name: key.slice(prefixLength),
@@ -178,6 +194,15 @@ function firstOfEach(pending: Page['pending']): Page['pending'] {
     if (!first.has(whose)) first.set(whose, waiter);
   }
   return [...first.values()];
+}
+
+function stateOf(
+  token: string,
+  idle: number | undefined,
+): Pick<HeldLockInfo, 'idleFor' | 'result' | 'state'> {
+  const slot = slotStateOf(token);
+  const state = slot === undefined ? (idle === undefined ? 'held' : 'idle') : 'done';
+  return { state, result: (slot ?? DONE) !== DONE, idleFor: idle ?? null };
 }
 
 function modeOf(shared: boolean): LockMode {

@@ -7,6 +7,7 @@ import {
   LockTimeoutError,
   LockUnmarkedError,
 } from '../base/errors.js';
+import { BEFORE_STATE, DONE, slotStateOf } from '../base/tokens.js';
 import { HeldLock } from '../lock/held-lock.js';
 import type { Lock, LockJson } from '../lock/lock.js';
 import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
@@ -39,9 +40,6 @@ export interface OnceManager {
   ): Promise<HeldLock>;
 }
 
-/** Between the token of a marker and the state of its slot: the JSON of the result, or `DONE`, which is no JSON. */
-const BEFORE_STATE = ' ';
-const DONE = 'done';
 /** How often a caller that waits for the end of a body without its lock looks whether the slot is done. */
 const MARKER_POLL_MS = 1_000;
 /** Every command about the marker carries its value, and Redis keeps it for as long as the slot is done. */
@@ -193,9 +191,8 @@ type Mark = { readonly value?: unknown };
 
 /** Reads the value of a marker that is held; undefined if its body runs. */
 function readMark(marker: string): Mark | undefined {
-  const at = marker.indexOf(BEFORE_STATE);
-  if (at === -1) return undefined;
-  const state = marker.slice(at + 1);
+  const state = slotStateOf(marker);
+  if (state === undefined) return undefined;
   return state === DONE ? {} : { value: JSON.parse(state) };
 }
 

@@ -4,7 +4,7 @@ import { isLeaderLock } from '../base/names.js';
 import { printable } from '../base/printable.js';
 import type { LockMode } from '../lock/lock.js';
 import type { LockManager } from '../manager/manager.js';
-import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../manager/query.js';
+import type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from '../manager/query.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
@@ -19,6 +19,10 @@ export interface LockView {
 
 /** One holder of a lock. */
 export interface Holder {
+  /** `done` for the mark of a slot of `runOnce` that is done: see `HeldLockInfo.state`. */
+  readonly state: HoldState;
+  /** Whether a slot that is done keeps its result. */
+  readonly result: boolean;
   readonly label: string | null;
   readonly clientId: string;
   /** When it asked for the lock, by its clock: it has held the lock at most since then. `null` if unknown. */
@@ -80,8 +84,15 @@ function kindOf(name: string): LockView['kind'] {
   return isLeaderLock(name) ? 'leader' : 'lock';
 }
 
+/** Whether the lock is held only as the mark of a slot of `runOnce` that is done: its release lets the job run again. */
+export function isDone({ holders }: Pick<LockView, 'holders'>): boolean {
+  return holders.some(({ state }) => state === 'done');
+}
+
 /** How a lock is held, as people are told; `''` while it is free. A leader holds its lock alone. */
-export function modeOf({ kind, mode }: LockView): string {
+export function modeOf(view: LockView): string {
+  const { kind, mode } = view;
+  if (isDone(view)) return 'done';
   return kind === 'leader' && mode === 'exclusive' ? 'leader' : (mode ?? '');
 }
 
@@ -102,8 +113,9 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
   return groups;
 }
 
-function holderOf({ token, label, clientId, askedAt, fence, ttl }: HeldLockInfo): Holder {
-  const holder = { label, clientId, askedAt, fence, lease: ttl };
+function holderOf({ token, ttl, ...info }: HeldLockInfo): Holder {
+  const { state, result, label, clientId, askedAt, fence } = info;
+  const holder = { state, result, label, clientId, askedAt, fence, lease: ttl };
   TOKENS.set(holder, token);
   return holder;
 }

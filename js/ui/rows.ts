@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import type { LockMode } from '../lock/lock.js';
+import type { HoldState } from '../manager/query.js';
 import {
   type Holder,
   type LockView,
@@ -25,6 +26,9 @@ export interface Row {
 }
 
 interface RowHolder {
+  readonly state: HoldState;
+  /** Whether a slot that is done keeps its result. */
+  readonly result: boolean;
   readonly label: string | null;
   readonly client: string;
   readonly fence: number | null;
@@ -99,11 +103,11 @@ function withoutLeases({ owners, mode, holders, waiters, changes }: Row): string
 }
 
 function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
-  const { label, clientId: client, fence, lease } = holder;
+  const { state, result, label, clientId: client, fence, lease } = holder;
   const unseen = { since: now, began: 'or earlier' } as const;
   const { since, began } = observer.holdOf(holder) ?? unseen;
   const ends = lease === null ? null : steady(now + lease, before?.ends);
-  return { label, client, fence, since, began, ends };
+  return { state, result, label, client, fence, since, began, ends };
 }
 
 function waiterOf(

@@ -166,12 +166,13 @@ test('ls --json is one document of a stable shape', async () => {
   const { waited } = told[0].waiters[0];
   assert.ok(Number.isInteger(waited));
   const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 };
+  const holder = { label: 'web-1', clientId: locks.clientId, askedAt, fence: null, lease };
   assert.deepEqual(told, [
     {
       name: 'item:1',
       kind: 'lock',
       mode: 'exclusive',
-      holders: [{ label: 'web-1', clientId: locks.clientId, askedAt, fence: null, lease }],
+      holders: [{ state: 'held', result: false, ...holder }],
       waiters: [{ ...waiter, waited }],
     },
   ]);
@@ -266,6 +267,47 @@ test('show does not say that nobody has a lock that it may not look at', async (
   const url = await enrol(server, { ...user, rules });
   const { stderr } = await ends(69, env, 'show', 'old', '--url', url);
   assert.match(stderr, /^holdfast: cannot tell whether other code holds lock "old" .*NOPERM/);
+});
+
+test('a slot that is done is told as that, and its release says that the job may run again', async () => {
+  const once = { slot: 'may', keep: '1h', keepResult: true } as const;
+  await locks.runOnce('bill', once, () => ({ sum: 7 }));
+  await others.runOnce('mail', { slot: 'may', keep: '1h' }, () => 'not kept');
+  const { held } = await locks.query();
+  assert.deepEqual(
+    held.map(({ name, state, result }) => [name, state, result]),
+    [
+      ['bill@may', 'done', true],
+      ['mail@may', 'done', false],
+    ],
+  );
+  const { stdout } = await ends(0, env, 'ls');
+  assert.match(stdout, /^bill@may +done +\S+ \(result kept\) +(1h00m|59m\d\ds)$/m);
+  assert.match(stdout, /^mail@may +done +web-2 +(1h00m|59m\d\ds)$/m);
+  const shown = await ends(0, env, 'show', 'bill@may');
+  assert.match(
+    shown.stdout,
+    /^Lock "bill@may" marks a slot that is done until .+, with its result: /,
+  );
+  const json = JSON.parse((await ends(0, env, 'show', 'mail@may', '--json')).stdout);
+  assert.deepEqual([json.holders[0].state, json.holders[0].result], ['done', false]);
+  const watching = new Running(['watch', '--interval', '20ms'], env);
+  await watching.says(/mail@may: done, by web-2$/m);
+  watching.child.kill('SIGINT');
+  await watching.ended;
+  const refused = await ends(1, env, 'release', 'mail@may', '--yes');
+  assert.match(refused.stderr, /marks a slot that is done: add --done .* its job may run again/);
+  assert.equal((await locks.query({ name: 'mail@may' })).held.length, 1);
+  await ends(0, env, 'release', 'mail@may', '--yes', '--done');
+  assert.equal((await others.runOnce('mail', { slot: 'may' }, () => 1)).ran, true);
+});
+
+test('a slot whose body runs is held, and not done before the body with retry has ended', async () => {
+  const stateOf = async () => (await others.query({ name: 'bill@may' })).held[0]?.state;
+  await locks.runOnce('bill', { slot: 'may', retry: true }, async () => {
+    assert.equal(await stateOf(), 'held');
+  });
+  assert.equal(await stateOf(), 'done');
 });
 
 test('release frees a lock, and hands it to the next waiter', async () => {

@@ -155,6 +155,15 @@ test('release asks, and does nothing unless the answer is yes', async () => {
   assert.equal((await locks.query()).held.length, 0);
 });
 
+test('release of a slot that is done says that its job may run again', async () => {
+  await locks.runOnce('bill', { slot: 'may', keep: '1h', label: 'web-1' }, () => {});
+  terminal.holdfast('release', 'bill@may');
+  await terminal.shows(/marks a slot as done, by web-1.+its job may run again.+\[y\/N\]/s);
+  terminal.line('y');
+  await terminal.shows(/^Lock "bill@may" marks no slot as done any more\.$/m);
+  assert.equal((await locks.query()).held.length, 0);
+});
+
 test('release asks about one holder, and takes the lock from no later one', async () => {
   terminal.resize(200, 30);
   const lock = await locks.acquire('job', { label: 'web-1' });

@@ -305,8 +305,8 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
 function heldInfo(i: number): HeldLockInfo {
   const name = `${'x'.repeat(1_000)}${i}`;
   const owner = { clientId: 'c', label: null, token: `hf1.c.${i}` };
-  const hold = { askedAt: null, fence: null, ttl: 60_000, state: 'held', idleFor: null } as const;
-  return { name, mode: 'exclusive', ...owner, ...hold };
+  const hold = { mode: 'exclusive', state: 'held', result: false, idleFor: null } as const;
+  return { name, ...hold, ...owner, askedAt: null, fence: null, ttl: 60_000 };
 }
 
 test('a page that does not read costs no memory, and gets the whole state when it reads again', async () => {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { type Behaviours, enqueue, hasCounterOfItsOwn, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
+const HELD = { state: 'held', result: false } as const;
 
 export const ASKING: Behaviours = {
   'query: nothing is held, nobody waits': async (place) => {
@@ -27,9 +28,9 @@ export const ASKING: Behaviours = {
     assert.deepEqual(
       held.map(({ ttl, askedAt, state, idleFor, ...rest }) => rest),
       [
-        { ...alone.toJSON(), label: 'me', clientId: a.clientId, fence: null },
-        { ...shared[0]?.toJSON(), label, clientId: a.clientId, fence },
-        { ...shared[1]?.toJSON(), label: null, clientId: b.clientId },
+        { ...alone.toJSON(), ...HELD, label: 'me', clientId: a.clientId, fence: null },
+        { ...shared[0]?.toJSON(), ...HELD, label, clientId: a.clientId, fence },
+        { ...shared[1]?.toJSON(), ...HELD, label: null, clientId: b.clientId },
       ],
     );
     for (const { ttl, askedAt, state, idleFor } of held) {
