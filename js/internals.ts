@@ -7,9 +7,11 @@
 /** @internal */
 export { refuse } from './base/http.js';
 /** @internal */
-export { adviceOnGone } from './base/label.js';
+export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
 export { RESERVED_SUFFIXES } from './base/names.js';
+/** @internal */
+export { printable } from './base/printable.js';
 /** @internal */
 export { slotTagOf } from './base/slots.js';
 /** @internal */

@@ -3,16 +3,46 @@
 import { hostname } from 'node:os';
 
 /** Room for the name of a pod in Kubernetes, which has up to 63 characters, and a process id. */
-const LABEL_MAX = 80;
+const CHARACTERS_MAX = 80;
+/** A token is in every request and in several keys. The core knows this limit, too. */
+const WRITTEN_MAX = 240;
 const HOST_MAX = 63;
+/** What stands in a token as it is. */
+const PLAIN = /^[A-Za-z0-9._~-]{0,80}$/;
+/** What moves the cursor, ends a line or turns text round: it is in no label. */
+const NOT_PRINTED = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
 /**
- * Turns any text into a label: `-` stands for each character that a label cannot have, and what is too long is cut.
+ * Writes a text as the label in a token: bytes of UTF-8 that may not stand there as `%` and two digits. `-` stands for
+ * each control character. What is too long is cut between two characters as people see them.
  *
  * @internal
  */
-export function fitLabel(text: string): string {
-  return text.replace(/[^A-Za-z0-9._~-]/gu, '-').slice(0, LABEL_MAX);
+export function writeLabel(text: string): string {
+  if (PLAIN.test(text)) return text;
+  let written = '';
+  let count = 0;
+  for (const { segment } of new Intl.Segmenter().segment(text.replace(NOT_PRINTED, '-'))) {
+    const more = escaped(segment);
+    count += 1;
+    if (count > CHARACTERS_MAX || written.length + more.length > WRITTEN_MAX) break;
+    written += more;
+  }
+  return written;
+}
+
+/** Reads the label in a token, as its caller has given it. Anybody may have written the token. @internal */
+export function readLabel(written: string): string {
+  try {
+    return decodeURIComponent(written);
+  } catch {
+    return written;
+  }
+}
+
+function escaped(text: string): string {
+  const code = (letter: string) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`;
+  return encodeURIComponent(text).replace(/[!'()*]/g, code);
 }
 
 /** The label of who does not choose one: the machine and the process. @internal */
@@ -21,7 +51,7 @@ export function defaultLabel(): string {
 }
 
 function labelOfProcess(pid: number): string {
-  return fitLabel(`${machine().slice(0, HOST_MAX)}.${pid}`);
+  return `${machine().slice(0, HOST_MAX)}.${pid}`;
 }
 
 /**

@@ -1,5 +1,7 @@
 /** Owner tokens of holdfast, `hf1.<client>.<n>[.<label>]`: what they tell about the holder of a lock. */
 
+import { readLabel } from './label.js';
+
 /** `n` is the time since the start of the client, in units of 4 µs. */
 const TICKS_PER_MS = 250;
 
@@ -27,9 +29,13 @@ export function slotStateOf(token: string): string | undefined {
   return at === -1 || clientOf(token) === null ? undefined : token.slice(at + 1);
 }
 
-/** The label of a token of holdfast: `hf1.<client>.<n>.<label>`. Behind a space stands the state of a slot. */
+/**
+ * The label of a token of holdfast, `hf1.<client>.<n>.<label>`, as its caller has given it. Behind a space stands the
+ * state of a slot.
+ */
 export function labelOf(token: string): string | undefined {
-  return /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
+  const written = /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
+  return written === undefined ? undefined : readLabel(written);
 }
 
 /** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */

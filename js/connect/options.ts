@@ -9,7 +9,7 @@ import {
   show,
 } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { defaultLabel, fitLabel } from '../base/label.js';
+import { defaultLabel, writeLabel } from '../base/label.js';
 import type { Duration } from '../base/time.js';
 import {
   checkHold,
@@ -85,8 +85,7 @@ export interface ConnectOptions {
   readonly lingerMax?: number | undefined;
   /**
    * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
-   * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and
-   * a longer label is cut. `''` for none.
+   * acquired without a `label`, up to 80 characters, with the limits of a lock's `label`. `''` for none.
    *
    * @default host name and process id, as in `web-7d9f8b6c5-x2x4z.17`
    */
@@ -286,7 +285,7 @@ export function checkConnectOptions(options: unknown): CheckedOptions {
   checkText(label, 'options.label');
   const { besideOldCode, ...rest } = given;
   const polling = besideOldCode === undefined ? {} : { besideOldCode: checkPolling(besideOldCode) };
-  const checked = { ...DEFAULTS, ...rest, ...polling, label: fitLabel(label) };
+  const checked = { ...DEFAULTS, ...rest, ...polling, label: writeLabel(label) };
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);

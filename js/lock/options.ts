@@ -10,7 +10,7 @@ import {
   show,
 } from '../base/checks.js';
 import { argumentError, LockLostError } from '../base/errors.js';
-import { fitLabel } from '../base/label.js';
+import { writeLabel } from '../base/label.js';
 import { checkName } from '../base/names.js';
 import { type Duration, milliseconds } from '../base/time.js';
 import { clientOf } from '../base/tokens.js';
@@ -204,8 +204,9 @@ export interface TryAcquireOptions extends AdoptOptions {
  */
 export interface AdoptOptions {
   /**
-   * A name of the caller for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
-   * characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and a longer label is cut.
+   * A name of the caller for people: `query`, the command line and the errors of waiters show it as it is given, up to 80
+   * characters. In Redis it has up to 240 bytes, three for each byte of UTF-8 but `A-Z a-z 0-9 . _ ~ -`. A longer label is
+   * cut, and a control character becomes `-`.
    *
    * @default the `label` of `connect`; with `adopt` the label that the lock has, also if this is `''`
    */
@@ -493,7 +494,7 @@ export function checkLinger(linger: unknown, ttl: number): void {
 
 function checkLabel(label: unknown): string {
   checkText(label, 'label');
-  return fitLabel(label);
+  return writeLabel(label);
 }
 
 function checkShare({ mode = 'exclusive', limit }: Given<TryAcquireOptions>): number {

@@ -8,7 +8,7 @@ import {
   LockServerError,
   LockTimeoutError,
 } from '../base/errors.js';
-import { adviceOnGone } from '../base/label.js';
+import { adviceOnGone, readLabel } from '../base/label.js';
 import { isCounter } from '../base/names.js';
 import { printable } from '../base/printable.js';
 import { human } from '../base/time.js';
@@ -190,12 +190,12 @@ function foreignError(lock: string): LockTimeoutError {
 }
 
 function describeOwner(token: string, { client, label: own }: ErrorContext): string {
-  const written = labelOf(token);
+  const given = labelOf(token);
   // Anybody who may write to the server may have written it.
-  const label = written === undefined ? undefined : printable(written);
+  const label = given === undefined ? undefined : printable(given);
   if (clientOf(token) === client) {
     const caller = 'another caller of this manager';
-    return label === undefined || label === own ? caller : `${caller} ("${label}")`;
+    return given === undefined || given === readLabel(own) ? caller : `${caller} ("${label}")`;
   }
   if (label !== undefined) return `"${label}"`;
   return token.startsWith('hf1.') ? 'another holdfast client' : 'other code';

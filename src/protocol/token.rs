@@ -15,8 +15,8 @@ const LONE_SHARE: &str = "hf1.shared.";
 /// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
 pub(crate) const NAMED: &str = "=";
 
-/// The longest label of a caller.
-const LABEL_MAX: usize = 80;
+/// The longest label of a caller, in bytes as it is written: what may not stand in a token is written as `%` and two digits.
+const LABEL_MAX: usize = 240;
 
 /// The unit of the numbers of tokens, in µs.
 pub(crate) const TICK_US: u64 = 4;
@@ -65,7 +65,7 @@ impl Token {
     #[must_use]
     pub fn label(&self) -> &str {
         let rest = self.0.strip_prefix(TOKEN_PREFIX).and_then(|rest| rest.splitn(3, '.').nth(2));
-        let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+        let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-%".contains(&byte);
         rest.filter(|label| label.len() <= LABEL_MAX && label.bytes().all(may_have)).unwrap_or("")
     }
 
@@ -126,13 +126,13 @@ mod tests {
         assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));
         assert_eq!(Token::new("c0ffee", 7, "").number("c0ff"), None);
         assert_eq!(Token::from_text("hf1.c0ffee.7.cron done").number("c0ffee"), None);
-        for label in ["", "cron", "web-1.4711", "a.b~c_d"] {
+        for label in ["", "cron", "web-1.4711", "a.b~c_d", "by%20anna%40x"] {
             assert_eq!(Token::new("c0ffee", 7, label).label(), label);
         }
         for text in ["", "old code.7.x", "hf1.c0ffee.7.=other", "hf1.c0ffee.7.a b"] {
             assert_eq!(Token::from_text(text).label(), "", "{text}");
         }
-        assert_eq!(Token::new("c0ffee", 7, &"x".repeat(81)).label(), "");
+        assert_eq!(Token::new("c0ffee", 7, &"x".repeat(241)).label(), "");
         let share = Token::new("c0ffee", 7, "cron").lone_share();
         assert_eq!(share.as_str(), "hf1.shared.hf1.c0ffee.7.cron");
         assert_eq!(share.number("c0ffee"), None);

@@ -41,6 +41,23 @@ export const ASKING: Behaviours = {
     }
   },
 
+  'query and timeouts: a label is shown as it was given, also after it was adopted': async (
+    place,
+  ) => {
+    const label = 'deploy by anna@example.com (build 4711)';
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const c = await place.open({ label: 'Zoë 🚀' });
+    const lock = await a.acquire('x', { ...LONG, label });
+    await enqueue(c, 'x');
+    const { held, pending } = await b.query({ name: 'x' });
+    assert.deepEqual([held[0]?.label, pending[0]?.label], [label, 'Zoë 🚀']);
+    const refused = await b.acquire('x', { wait: 0 }).catch((error) => error);
+    assert.equal(refused.holderLabel, label);
+    assert.ok(refused.message.includes(`"${label}"`), refused.message);
+    await b.adopt(lock.toJSON());
+    assert.equal((await a.query({ name: 'x' })).held[0]?.label, label);
+  },
+
   'query: tells who waits, in which place': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const c = await place.open({ label: 'c' });

@@ -118,13 +118,13 @@ export const WAITING: Behaviours = {
 
   'label: that of connect is that of every lock; any text is made fit': async (place) => {
     const text = `${'pod-7d9f8b6c5-x2x4z'.padEnd(63, 'x')}/é 🔒 ${'y'.repeat(80)}`;
-    const fit = `${'pod-7d9f8b6c5-x2x4z'.padEnd(63, 'x')}-----${'y'.repeat(12)}`;
+    const fit = `${'pod-7d9f8b6c5-x2x4z'.padEnd(63, 'x')}%2F%C3%A9%20%F0%9F%94%92%20${'y'.repeat(12)}`;
     const a = await place.open({ label: text });
     const held = await a.acquire('x', LONG);
     // On a quorum the attempt follows the label.
     assert.match(held.token, new RegExp(`\\.${fit}(\\.\\d+)?$`));
     const own = await a.acquire('y', { ...LONG, label: 'an own one' });
-    assert.match(own.token, /\.an-own-one(\.\d+)?$/);
+    assert.match(own.token, /\.an%20own%20one(\.\d+)?$/);
     const none = await a.acquire('z', { ...LONG, label: '' });
     assert.match(none.token, /^hf1\.[0-9a-f]{32}\.\d+(\.\d+)?$/);
   },
