@@ -36,3 +36,5 @@ export { listLocks, longestWait, nameOf, viewOf } from './operators/lock-views.j
 export { Observer } from './operators/observer.js';
 /** @internal */
 export { survey } from './operators/survey.js';
+/** @internal */
+export { fileOf } from './ui/files.js';

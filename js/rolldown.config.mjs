@@ -3,7 +3,8 @@
  * each file by itself, and would take twice as long for the forty sources of the main entry.
  */
 
-import { defineConfig } from 'rolldown';
+import { readdirSync, readFileSync } from 'node:fs';
+import { defineConfig, rolldown } from 'rolldown';
 
 const ENTRIES = [
   'bullmq/index',
@@ -32,6 +33,7 @@ const commonJs = {
   ...TO_DIST,
   input: sources([...ENTRIES, CLI, INTERNALS], 'ts'),
   external: OUTSIDE,
+  transform: { define: { PAGE_FILES: JSON.stringify(await pageFiles()) } },
   // The entry `redlock` has a default export beside named ones, as redlock 5 has.
   checks: { mixedExports: false },
   output: {
@@ -55,14 +57,16 @@ const modules = {
   output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
 };
 
-/** The module that the page's scripts share with the command line, for browsers. */
-const page = {
-  ...TO_DIST,
-  input: { 'ui/people': 'js/ui/people.ts' },
-  output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
-};
+export default defineConfig([commonJs, modules]);
 
-export default defineConfig([commonJs, modules, page]);
+/** The texts of the page's files, which travel in the code; one is the module that they share with the command line. */
+async function pageFiles() {
+  const names = readdirSync('ui');
+  const texts = names.map((name) => [name, readFileSync(`ui/${name}`, 'utf8')]);
+  const people = await rolldown({ input: 'js/ui/people.ts', platform: 'browser' });
+  const { output } = await people.generate({ format: 'es' });
+  return Object.fromEntries([...texts, ['people.mjs', output[0].code]]);
+}
 
 function sources(entries, extension) {
   return Object.fromEntries(entries.map((entry) => [entry, `js/${entry}.${extension}`]));

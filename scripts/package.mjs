@@ -103,15 +103,14 @@ function stageMain(others) {
   for (const key of OURS) delete main[key];
   Object.assign(main, places(), others);
   writeManifest(stage, main);
-  for (const folder of ['dist', 'monitoring', 'ui']) {
+  for (const folder of ['dist', 'monitoring']) {
     cpSync(join(ROOT, folder), join(stage, folder), { recursive: true });
   }
   mkdirSync(join(stage, 'native'));
   copyFileSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
   copyFileSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'));
   const pages = ['README.md', ...main.files.filter((file) => file.endsWith('.md'))];
-  const comes = (path) =>
-    [...pages, 'LICENSE'].includes(path) || /^(dist|monitoring|ui)\//.test(path);
+  const comes = (path) => [...pages, 'LICENSE'].includes(path) || /^(dist|monitoring)\//.test(path);
   mkdirSync(join(stage, 'docs'));
   for (const page of pages) {
     const text = readFileSync(join(ROOT, page), 'utf8');

@@ -113,7 +113,7 @@ async function answer(
   }
   if (path === '/events') return answerEvents(settings, feed, request, response);
   if (path === '') return redirect(request, response);
-  response.writeHead(200, { 'Content-Type': file?.type }).end(file?.bytes);
+  response.writeHead(200, { 'Content-Type': file?.type }).end(file?.text);
 }
 
 /** The path below the place where the page is mounted: empty for that place itself without a slash at its end. */

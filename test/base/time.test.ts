@@ -1,18 +1,22 @@
 /** Lengths of time for people, by the module that the page loads and the command line is made of. */
 
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
 
-const PEOPLE = join(__dirname, '..', '..', '..', 'dist', 'ui', 'people.mjs');
+interface Internals {
+  fileOf(name: string): { readonly text: string } | undefined;
+}
+
+const { fileOf } = require('../../../dist/internals.js') as Internals;
+
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
 const DAY_MS = 864e5;
 
 let human: (ms: number) => string;
 
 before(async () => {
-  ({ human } = await import(pathToFileURL(PEOPLE).href));
+  const text = fileOf('people.mjs')?.text ?? '';
+  ({ human } = await import(`data:text/javascript,${encodeURIComponent(text)}`));
 });
 
 test('each length of time is shown to half of the unit that is shown last', () => {
