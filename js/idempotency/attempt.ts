@@ -56,14 +56,37 @@ export interface Idempotency {
   effects(): Promise<void>;
 }
 
-/** Returns the answer to a request whose handler is not to run; undefined if it is to run. @internal */
-export async function judge(
+/**
+ * Returns the answer to a request of node:http whose handler is not to run; undefined if it is to run.
+ *
+ * @internal
+ */
+export async function judgeByNode(
   settings: Settings,
   request: IdempotentRequest,
   response: ServerResponse,
 ): Promise<Answer | undefined> {
-  const { maxResponseSize, methods, required, scope, store } = settings;
-  if (!methods.includes(request.method ?? '')) return undefined;
+  const found = await judge(settings, () => request, request.method);
+  if (!(found instanceof Attempt)) return found;
+  Object.assign(request, { idempotency: found });
+  copyAnswer(response, settings.maxResponseSize, found);
+  return undefined;
+}
+
+/**
+ * Returns the answer to a request whose handler is not to run, or the attempt under which it is to run; undefined for a
+ * request without a key, whose handler runs. `read` is called if the method may have a key.
+ *
+ * @internal
+ */
+export async function judge(
+  settings: Settings,
+  read: () => IdempotentRequest | Promise<IdempotentRequest>,
+  method = '',
+): Promise<Answer | Attempt | undefined> {
+  const { methods, required, scope, store } = settings;
+  if (!methods.includes(method)) return undefined;
+  const request = await read();
   const header = request.headers['idempotency-key'];
   if (header === undefined) return required ? refusal('missing') : undefined;
   const key = keyOf(header);
@@ -94,9 +117,7 @@ export async function judge(
   } finally {
     if (!runs) await attempt.release();
   }
-  Object.assign(request, { idempotency: attempt });
-  copyAnswer(response, maxResponseSize, attempt);
-  return undefined;
+  return attempt;
 }
 
 interface Candidate {
@@ -129,8 +150,8 @@ function repeat(found: Entry, fingerprint: string): Answer {
   return refusal(found.state === 'effects' ? 'interrupted' : 'outstanding');
 }
 
-/** A request that is handled, under the lock of its key. */
-class Attempt implements Idempotency {
+/** A request that is handled, under the lock of its key. @internal */
+export class Attempt implements Idempotency {
   readonly key: string;
   interrupted = false;
   readonly #given = new AbortController();

@@ -2,7 +2,7 @@
 
 import type { ServerResponse } from 'node:http';
 import { send } from './answer.js';
-import { judge } from './attempt.js';
+import { judgeByNode } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
 /**
@@ -26,7 +26,7 @@ export function expressIdempotency(
 ): (request: IdempotentRequest, response: ServerResponse, next: (error?: unknown) => void) => void {
   const settings = settingsOf(options, 'expressIdempotency');
   return (request, response, next) => {
-    judge(settings, request, response).then((answer) => {
+    judgeByNode(settings, request, response).then((answer) => {
       // What the handler throws is not a rejection of this promise, and what it writes goes out before what it throws.
       if (answer === undefined) process.nextTick(next);
       else send(response, answer);

@@ -1,7 +1,7 @@
 /** Idempotency for Fastify. */
 
 import { type Reply, send } from './answer.js';
-import { judge } from './attempt.js';
+import { judgeByNode } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
 /** What is used of an instance of Fastify. */
@@ -36,7 +36,7 @@ export function fastifyIdempotency(
   const settings = settingsOf(options, 'fastifyIdempotency');
   const plugin = async (instance: Instance) => {
     instance.addHook('preHandler', async (request: IdempotentRequest, reply: Reply) => {
-      const answer = await judge(settings, request, reply.raw);
+      const answer = await judgeByNode(settings, request, reply.raw);
       if (answer === undefined) return undefined;
       send(reply, answer);
       return reply;

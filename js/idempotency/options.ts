@@ -1,4 +1,4 @@
-/** The options of both adapters. */
+/** The options of all adapters. */
 
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -15,7 +15,7 @@ import type { LockManager } from '../manager/manager.js';
 import type { IdempotencyStore } from './store.js';
 
 /**
- * The properties of a request of Express or Fastify that its idempotency depends on.
+ * The properties of a request of Express or Fastify that its idempotency depends on. One of the Fetch API is read into them.
  *
  * @example
  * ```ts
@@ -38,7 +38,7 @@ export interface IdempotentRequest {
 }
 
 /**
- * Options of `expressIdempotency` and `fastifyIdempotency`.
+ * Options of `expressIdempotency`, `fastifyIdempotency` and `fetchIdempotency`.
  *
  * @example
  * ```ts

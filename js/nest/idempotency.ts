@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http';
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common';
 import { type Observable, of } from 'rxjs';
 import { type Reply, send } from '../idempotency/answer.js';
-import { judge } from '../idempotency/attempt.js';
+import { judgeByNode } from '../idempotency/attempt.js';
 import {
   type IdempotencyOptions,
   type IdempotentRequest,
@@ -55,7 +55,7 @@ export class IdempotencyInterceptor implements NestInterceptor {
     const http = context.switchToHttp();
     const request = http.getRequest<IdempotentRequest>();
     const reply = http.getResponse<Reply | ServerResponse>();
-    const answer = await judge(this.#settings, request, 'raw' in reply ? reply.raw : reply);
+    const answer = await judgeByNode(this.#settings, request, 'raw' in reply ? reply.raw : reply);
     if (answer === undefined) return next.handle();
     send(reply, answer);
     ignoreMore(reply);

@@ -2,10 +2,20 @@
 
 import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
-import { refuse } from '../base/http.js';
+import { onAbort } from '../base/abort.js';
+import {
+  type Answer,
+  type Asked,
+  askedByFetch,
+  askedByNode,
+  refusal,
+  send,
+  toResponse,
+} from './asked.js';
 import { Feed } from './feed.js';
 import { fileOf } from './files.js';
 import {
+  type LockUiFetchOptions,
   type LockUiOptions,
   type LockUiRequest,
   type UiSettings,
@@ -74,103 +84,168 @@ export interface LockUi {
  * ```
  */
 export function lockUi(options: LockUiOptions): LockUi {
-  const settings = uiSettingsOf(options);
-  const feed = new Feed(settings.locks, settings.interval);
-  settings.locks.once('close', () => feed.close());
+  const settings = uiSettingsOf(options, 'lockUi');
+  const page = new Page(settings);
+  const streams = new Set<ServerResponse>();
   const handle = (
     request: LockUiRequest,
     response: ServerResponse,
     next?: (error?: unknown) => void,
   ) => {
-    answer(settings, feed, request, response, next).catch((error: unknown) => {
-      if (next !== undefined) return next(error);
-      // The answer leaves the message out: it may be one of the app's own, for its operators.
-      process.emitWarning(error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`));
-      if (response.headersSent) response.destroy();
-      else refuse(response, problem(500, 'Failed', 'the log of this server has the error'));
-    });
+    page.answer(askedByNode(request, settings.allowRelease)).then(
+      (answer) => {
+        if (answer === undefined && next !== undefined) next();
+        else send(response, answer ?? NOT_FOUND);
+        if (typeof answer?.body !== 'object') return;
+        streams.add(response);
+        response.on('close', () => streams.delete(response));
+      },
+      (error: unknown) => {
+        if (next !== undefined) return next(error);
+        // The answer leaves the message out: it may be one of the app's own, for its operators.
+        process.emitWarning(
+          error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`),
+        );
+        const failed = problem(500, 'Failed', 'the log of this server has the error');
+        send(response, refusal(failed, HEADERS));
+      },
+    );
   };
-  return Object.assign(handle, { close: () => feed.close() });
+  const close = () => {
+    page.close();
+    // At once: a server may destroy its connections next, which a browser would take for an error.
+    for (const response of streams) response.end();
+  };
+  return Object.assign(handle, { close });
 }
 
-async function answer(
-  settings: UiSettings,
-  feed: Feed,
-  request: LockUiRequest,
-  response: ServerResponse,
-  next?: (error?: unknown) => void,
-): Promise<void> {
-  const path = pathOf(settings, request);
-  const file = fileOf(path === '/' ? 'page.html' : path.slice(1));
-  if (path !== '' && file === undefined && !['/events', '/release'].includes(path)) {
-    if (next !== undefined) return next();
-    return refuse(response, problem(404, 'Not found', 'the page of holdfast has no such file'));
+/**
+ * The page for operators, as a handler of the Fetch API. It has no login: put your own in front of it.
+ *
+ * @example
+ * ```ts
+ * import { fetchLockUi, type LockUiFetch } from 'holdfast/ui'
+ *
+ * const ui: LockUiFetch = fetchLockUi({ locks })
+ * const answer = await ui(new Request('http://localhost/'))
+ * console.log(answer.status) // 200
+ * ui.close()
+ * ```
+ */
+export interface LockUiFetch {
+  /** Answers a request; what is not for the page with 404. Rejects with what `allowRelease` throws. */
+  (request: Request): Promise<Response>;
+  /** Ends the streams of all open pages, so that the server can close. The manager stays open. */
+  close(): void;
+}
+
+/**
+ * Makes the page for operators as `lockUi` does, but as a handler from a `Request` to a `Response`: for Hono, route handlers of
+ * Next.js, Elysia, `Bun.serve` and `Deno.serve`. It has no login of its own.
+ *
+ * @throws TypeError or RangeError for wrong options.
+ *
+ * @example
+ * ```ts
+ * import { fetchLockUi } from 'holdfast/ui'
+ *
+ * const ui = fetchLockUi({ locks, path: '/admin/locks' })
+ * // Hono: app.all('/admin/locks/*', login, (c) => ui(c.req.raw))
+ * // Bun: Bun.serve({ routes: { '/admin/locks/*': ui } })
+ * const answer = await ui(new Request('http://localhost/admin/locks/'))
+ * console.log(answer.headers.get('content-type')) // text/html; charset=utf-8
+ * ui.close()
+ * ```
+ */
+export function fetchLockUi(options: LockUiFetchOptions): LockUiFetch {
+  const settings = uiSettingsOf(options, 'fetchLockUi');
+  const page = new Page(settings);
+  const handle = async (request: Request) => {
+    const asked = askedByFetch(request, settings.allowRelease);
+    return toResponse((await page.answer(asked, request.signal)) ?? NOT_FOUND);
+  };
+  return Object.assign(handle, { close: () => page.close() });
+}
+
+const NOT_FOUND = refusal(problem(404, 'Not found', 'the page of holdfast has no such file'));
+
+/** The page of one manager. */
+class Page {
+  readonly #settings: Omit<UiSettings, 'allowRelease'>;
+  readonly #feed: Feed;
+
+  constructor(settings: Omit<UiSettings, 'allowRelease'>) {
+    this.#settings = settings;
+    this.#feed = new Feed(settings.locks, settings.interval);
+    settings.locks.once('close', () => this.close());
   }
-  for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
-  if (path === '/release') return answerRelease(settings, feed, request, response);
-  if (request.method !== 'GET') {
-    return refuse(response, problem(405, 'Not allowed', 'the page answers GET'));
+
+  close(): void {
+    this.#feed.close();
   }
-  if (path === '/events') return answerEvents(settings, feed, request, response);
-  if (path === '') return redirect(request, response);
-  response.writeHead(200, { 'Content-Type': file?.type }).end(file?.text);
-}
 
-/** The path below the place where the page is mounted: empty for that place itself without a slash at its end. */
-function pathOf({ path }: UiSettings, request: LockUiRequest): string {
-  const own = beforeQuery(request.url);
-  if (path !== '') return own.startsWith(path) ? own.slice(path.length) : own;
-  // Express says / for both; the files of the page are found only below the one with the slash.
-  return own === '/' && !beforeQuery(request.originalUrl ?? '/').endsWith('/') ? '' : own;
-}
-
-function redirect(request: LockUiRequest, response: ServerResponse): void {
-  const path = beforeQuery(request.originalUrl ?? request.url);
-  const last = path.slice(path.lastIndexOf('/') + 1);
-  response.writeHead(308, { Location: `./${last}/` }).end();
-}
-
-function beforeQuery(url = '/'): string {
-  return url.split('?', 1)[0] ?? '/';
-}
-
-async function answerEvents(
-  settings: UiSettings,
-  feed: Feed,
-  request: LockUiRequest,
-  response: ServerResponse,
-): Promise<void> {
-  const release = await mayRelease(settings, request);
-  if (feed.isFull) {
-    const detail = 'too many pages are open: close one';
-    return refuse(response, problem(503, 'Full', detail), { 'Retry-After': '30' });
+  /** The answer to a request; undefined if it is not for the page. `left` is aborted when the client has gone. */
+  async answer(asked: Asked, left?: AbortSignal): Promise<Answer | undefined> {
+    const path = this.#pathOf(asked);
+    const file = fileOf(path === '/' ? 'page.html' : path.slice(1));
+    if (path !== '' && file === undefined && !['/events', '/release'].includes(path)) {
+      return undefined;
+    }
+    const answer = await this.#answerAt(path, asked, left);
+    return { ...answer, headers: { ...HEADERS, ...answer.headers } };
   }
-  const stream: Stream = new Stream(
-    response,
-    () => feed.catchUp(stream),
-    () => feed.remove(stream),
-  );
-  const { title } = settings;
-  stream.send('hello', JSON.stringify({ title, release }));
-  feed.add(stream);
-}
 
-async function answerRelease(
-  settings: UiSettings,
-  feed: Feed,
-  request: LockUiRequest,
-  response: ServerResponse,
-): Promise<void> {
-  if (!(await mayRelease(settings, request))) {
-    const detail = 'this page only shows locks: start it with the permission to release them';
-    return refuse(response, problem(403, 'Read-only', detail));
+  async #answerAt(path: string, asked: Asked, left?: AbortSignal): Promise<Answer> {
+    if (path === '/release') return this.#release(asked);
+    if (asked.method !== 'GET') return refusal(problem(405, 'Not allowed', 'the page answers GET'));
+    if (path === '/events') return this.#events(asked, left);
+    if (path === '') return redirect(asked);
+    const { type = '', text = '' } = fileOf(path === '/' ? 'page.html' : path.slice(1)) ?? {};
+    return { status: 200, headers: { 'Content-Type': type }, body: text };
   }
-  const refusal = refusalOf(request) ?? (await release(settings.locks, request));
-  if (refusal !== null) return refuse(response, refusal);
-  feed.lookNow();
-  response.writeHead(200, { 'Content-Type': 'application/json' }).end('{"released":true}');
+
+  /** The path below the place where the page is mounted: empty for that place itself without a slash at its end. */
+  #pathOf({ path: own, originalPath }: Asked): string {
+    const { path } = this.#settings;
+    if (path !== '') return own.startsWith(path) ? own.slice(path.length) : own;
+    // Express says / for both; the files of the page are found only below the one with the slash.
+    return own === '/' && !originalPath.endsWith('/') ? '' : own;
+  }
+
+  async #events(asked: Asked, left?: AbortSignal): Promise<Answer> {
+    const release = await asked.mayRelease();
+    const feed = this.#feed;
+    if (feed.isFull) {
+      const detail = 'too many pages are open: close one';
+      return refusal(problem(503, 'Full', detail), { 'Retry-After': '30' });
+    }
+    const { title } = this.#settings;
+    const stream: Stream = new Stream(JSON.stringify({ title, release }), {
+      catchUp: () => feed.catchUp(stream),
+      closed: () => feed.remove(stream),
+    });
+    feed.add(stream);
+    // Some servers only abort the request, and read the body no further.
+    if (left !== undefined) onAbort(left, () => stream.close());
+    if (left?.aborted === true) stream.close();
+    const headers = { 'Content-Type': 'text/event-stream; charset=utf-8' };
+    return { status: 200, headers, body: stream.body };
+  }
+
+  async #release(asked: Asked): Promise<Answer> {
+    if (!(await asked.mayRelease())) {
+      const detail = 'this page only shows locks: start it with the permission to release them';
+      return refusal(problem(403, 'Read-only', detail));
+    }
+    const refused = refusalOf(asked) ?? (await release(this.#settings.locks, asked));
+    if (refused !== null) return refusal(refused);
+    this.#feed.lookNow();
+    const headers = { 'Content-Type': 'application/json' };
+    return { status: 200, headers, body: '{"released":true}' };
+  }
 }
 
-async function mayRelease({ allowRelease }: UiSettings, request: LockUiRequest): Promise<boolean> {
-  return typeof allowRelease === 'function' ? (await allowRelease(request)) === true : allowRelease;
+function redirect({ originalPath }: Asked): Answer {
+  const last = originalPath.slice(originalPath.lastIndexOf('/') + 1);
+  return { status: 308, headers: { Location: `./${last}/` } };
 }

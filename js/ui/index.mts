@@ -1,2 +1,10 @@
 // The CommonJS build is the real code; one implementation means one identity of every class.
-export { type LockUi, type LockUiOptions, type LockUiRequest, lockUi } from './index.js';
+export {
+  fetchLockUi,
+  type LockUi,
+  type LockUiFetch,
+  type LockUiFetchOptions,
+  type LockUiOptions,
+  type LockUiRequest,
+  lockUi,
+} from './index.js';

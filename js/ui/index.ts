@@ -4,5 +4,5 @@
  * @packageDocumentation
  */
 
-export { type LockUi, lockUi } from './handler.js';
-export type { LockUiOptions, LockUiRequest } from './options.js';
+export { fetchLockUi, type LockUi, type LockUiFetch, lockUi } from './handler.js';
+export type { LockUiFetchOptions, LockUiOptions, LockUiRequest } from './options.js';

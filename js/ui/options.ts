@@ -58,8 +58,31 @@ export interface LockUiOptions {
   readonly interval?: Duration;
 }
 
+/**
+ * Options of `fetchLockUi`: those of `lockUi`, but `allowRelease` gets the `Request`, and routers leave the place where the
+ * page is mounted in its URL, so `path` names it.
+ *
+ * @example
+ * ```ts
+ * import type { LockUiFetchOptions } from 'holdfast/ui'
+ *
+ * const allowRelease = ({ headers }: Request) => headers.get('x-role') === 'admin'
+ * const options: LockUiFetchOptions = { locks, path: '/admin/locks', allowRelease }
+ * ```
+ */
+export interface LockUiFetchOptions extends Omit<LockUiOptions, 'allowRelease'> {
+  /**
+   * Whether locks may be taken away from their holders; a function decides for each request. It is asked when a page
+   * is opened and again for each release.
+   * @default false
+   */
+  readonly allowRelease?: boolean | ((request: Request) => boolean | Promise<boolean>);
+}
+
 /** @internal */
-export type UiSettings = Required<Given<LockUiOptions>>;
+export type UiSettings<O extends LockUiFetchOptions | LockUiOptions = LockUiOptions> = Required<
+  Given<O>
+>;
 
 const KNOWN = ['allowRelease', 'interval', 'locks', 'path', 'title'];
 const TIMES: ReadonlySet<string> = new Set(['interval']);
@@ -67,13 +90,16 @@ const INTERVAL_MS_MIN = 100;
 const INTERVAL_MS_MAX = 3_600_000;
 
 /** Checks the options, and fills in the defaults. @internal */
-export function uiSettingsOf(options: LockUiOptions): UiSettings {
-  const settings: UiSettings = {
+export function uiSettingsOf<O extends LockUiFetchOptions | LockUiOptions>(
+  options: O,
+  caller: string,
+): UiSettings<O> {
+  const settings = {
     path: '',
     title: 'Locks',
     allowRelease: false,
     interval: 1_000,
-    ...checkObject<LockUiOptions>(options, KNOWN, 'lockUi', TIMES),
+    ...checkObject<LockUiOptions>(options, KNOWN, caller, TIMES),
   };
   checkText(settings.path, '"path"');
   checkText(settings.title, '"title"');
@@ -82,8 +108,8 @@ export function uiSettingsOf(options: LockUiOptions): UiSettings {
     throw argumentError('ERR_INVALID_ARG_TYPE', '"allowRelease" must be a boolean or a function');
   }
   if (typeof settings.locks?.query !== 'function') {
-    const message = 'lockUi needs the option "locks", what connect() of holdfast returned';
+    const message = `${caller} needs the option "locks", what connect() of holdfast returned`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
-  return { ...settings, path: settings.path.replace(/\/+$/, '') };
+  return { ...settings, path: settings.path.replace(/\/+$/, '') } as UiSettings<O>;
 }

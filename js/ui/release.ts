@@ -4,7 +4,7 @@ import type { Problem } from '../base/http.js';
 import { checkName } from '../base/names.js';
 import type { LockManager } from '../manager/manager.js';
 import { tokensOf, viewOf } from '../operators/lock-views.js';
-import type { LockUiRequest } from './options.js';
+import type { Asked } from './asked.js';
 import { ownersOf } from './rows.js';
 
 /**
@@ -21,7 +21,7 @@ interface Wanted {
 }
 
 /** Why a request may not release anything; undefined if it may. @internal */
-export function refusalOf(request: LockUiRequest): Problem | undefined {
+export function refusalOf(request: Asked): Problem | undefined {
   if (request.method !== 'POST') return problem(405, 'Not allowed', 'a lock is released by POST');
   if (!isSameOrigin(request)) {
     return problem(403, 'Refused', 'the request comes from a page of another site');
@@ -33,7 +33,7 @@ export function refusalOf(request: LockUiRequest): Problem | undefined {
 }
 
 /** Releases the lock, unless others hold it than the person saw who agreed to it. @internal */
-export async function release(locks: LockManager, request: LockUiRequest): Promise<Problem | null> {
+export async function release(locks: LockManager, request: Asked): Promise<Problem | null> {
   const { name, owners } = wantedOf(request) as Wanted;
   const view = await viewOf(locks, name);
   if (view.mode === null) return problem(409, 'It is free', 'the lock has no holder any more');
@@ -50,16 +50,16 @@ export function problem(status: number, title: string, detail: string): Problem 
 }
 
 /** Browsers say where a request comes from: by the first header where the page is trusted, else by the second. */
-function isSameOrigin({ headers }: LockUiRequest): boolean {
-  const site = headers['sec-fetch-site'];
+function isSameOrigin({ header, host }: Asked): boolean {
+  const site = header('sec-fetch-site');
   if (site !== undefined) return site === 'same-origin';
-  const { origin, host } = headers;
+  const origin = header('origin');
   return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
 }
 
-function wantedOf({ headers }: LockUiRequest): Wanted | undefined {
+function wantedOf({ header }: Asked): Wanted | undefined {
   try {
-    const { name, owners } = JSON.parse(decodeURIComponent(String(headers[RELEASE_HEADER])));
+    const { name, owners } = JSON.parse(decodeURIComponent(String(header(RELEASE_HEADER))));
     checkName(name);
     return typeof owners === 'string' ? { name, owners } : undefined;
   } catch {

@@ -1,60 +1,93 @@
 /** A page that is open: server-sent events, at the pace of its reader. */
 
-import type { ServerResponse } from 'node:http';
-
 /** A silent connection is cut by some proxies after half a minute. */
 const HEARTBEAT_MS = 15_000;
-/** A page that has not taken what was sent to it for longer than so many heartbeats has gone, or hangs. */
+/** A page that has taken nothing for longer than so many heartbeats has gone, or hangs. */
 const UNREAD_BEATS_MAX = 2;
 
-/** A stream of events to one page. @internal */
+const encoder = new TextEncoder();
+
+/** What happens to a stream. @internal */
+export interface StreamListener {
+  /** The page must get the whole state. */
+  catchUp(): void;
+  /** The page has gone, or was closed. */
+  closed(): void;
+}
+
+/** A stream of events to one page. It keeps no event for a reader that does not wait for one. @internal */
 export class Stream {
-  readonly #response: ServerResponse;
+  /** The body of the answer. */
+  readonly body: ReadableStream<Uint8Array>;
   readonly #heartbeat: NodeJS.Timeout;
-  /** The reader is slower than the changes: it gets the whole state when it has read what is on its way. */
+  readonly #listener: StreamListener;
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  /** The reader waits for the next event. */
+  #wanted = false;
+  /** The reader is slower than the changes: it gets the whole state when it waits again. */
   #behind = false;
-  #full = false;
-  /** The heartbeats since the reader took all that was sent to it. */
+  #over = false;
+  /** The heartbeats since the reader waited. */
   #unread = 0;
 
-  /** `catchUp` is called when the page must get the whole state; `closed` when the page has gone. */
-  constructor(response: ServerResponse, catchUp: () => void, closed: () => void) {
-    this.#response = response;
-    response.writeHead(200, { 'Content-Type': 'text/event-stream; charset=utf-8' });
-    response.on('drain', () => {
-      this.#full = false;
-      this.#unread = 0;
-      if (!this.#behind) return;
-      this.#behind = false;
-      catchUp();
-    });
-    response.on('close', () => {
-      clearInterval(this.#heartbeat);
-      closed();
-    });
-    // A reader that reset its connection; 'close' follows.
-    response.on('error', () => {});
+  /** `hello` is the first event. */
+  constructor(hello: string, listener: StreamListener) {
+    this.#listener = listener;
+    this.body = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+          controller.enqueue(encoder.encode(eventOf('hello', hello)));
+        },
+        pull: () => this.#wants(),
+        cancel: () => this.#end(() => {}),
+      },
+      { highWaterMark: 0 },
+    );
     this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
   }
 
   /** Sends an event, unless the reader has not yet taken what was sent before. */
   send(event: string, json: string): void {
-    if (this.#full) this.#behind = true;
-    else this.#write(`event: ${event}\ndata: ${json}\n\n`);
+    if (this.#wanted) this.#write(eventOf(event, json));
+    else this.#behind = true;
   }
 
   close(): void {
-    this.#response.end();
+    this.#end(() => this.#controller.close());
+  }
+
+  #wants(): void {
+    this.#wanted = true;
+    this.#unread = 0;
+    if (!this.#behind) return;
+    this.#behind = false;
+    this.#listener.catchUp();
   }
 
   /** A browser whose stream was ended opens another one. */
   #beat(): void {
-    if (this.#full) this.#unread += 1;
-    else this.#write(':\n\n');
-    if (this.#unread > UNREAD_BEATS_MAX) this.#response.destroy();
+    if (this.#wanted) this.#write(':\n\n');
+    else this.#unread += 1;
+    if (this.#unread <= UNREAD_BEATS_MAX) return;
+    this.#end(() => this.#controller.error(new Error('the page does not read')));
   }
 
   #write(text: string): void {
-    if (!this.#response.write(text)) this.#full = true;
+    this.#wanted = false;
+    this.#controller.enqueue(encoder.encode(text));
   }
+
+  #end(finish: () => void): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#wanted = false;
+    clearInterval(this.#heartbeat);
+    finish();
+    this.#listener.closed();
+  }
+}
+
+function eventOf(event: string, json: string): string {
+  return `event: ${event}\ndata: ${json}\n\n`;
 }

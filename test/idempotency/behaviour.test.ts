@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import {
   expressIdempotency,
   fastifyIdempotency,
+  fetchIdempotency,
   type IdempotencyOptions,
   type IdempotencyStore,
   memoryStore,
@@ -16,6 +17,7 @@ import { createClient } from 'redis';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
+import { FETCH_SERVICES } from './fetch-services.js';
 import { NEST_SERVICES } from './nest-services.js';
 import { type Pay, post, SERVICES } from './services.js';
 
@@ -68,7 +70,11 @@ function counting(): { pay: Pay; count: number; goOn: () => void; open: boolean 
   return counter;
 }
 
-for (const [framework, start] of Object.entries({ ...SERVICES, ...NEST_SERVICES })) {
+for (const [framework, start] of Object.entries({
+  ...SERVICES,
+  ...NEST_SERVICES,
+  ...FETCH_SERVICES,
+})) {
   for (const [place, make] of Object.entries(PLACES)) {
     const matrix = (
       title: string,
@@ -262,7 +268,7 @@ test('a store changes a record only from the one that it is, and knows a call th
 test('wrong options are refused at once', () => {
   const { locks, store } = (PLACES['memory'] ?? assert.fail())();
   const intercept = (options: IdempotencyOptions) => new IdempotencyInterceptor(options);
-  for (const make of [expressIdempotency, fastifyIdempotency, intercept]) {
+  for (const make of [expressIdempotency, fastifyIdempotency, fetchIdempotency, intercept]) {
     assert.throws(() => make({ locks } as never), /needs the option "store", such as redisStore/);
     assert.throws(() => make({ store } as never), /needs the option "locks"/);
     assert.throws(() => make({ locks, store, ttl: 5 }), /"ttl" must be whole ms/);

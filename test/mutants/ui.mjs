@@ -3,12 +3,19 @@
 export default {
   tests: ['ui/access'],
   mistakes: [
+    // A client that has gone keeps its stream.
     {
       file: 'js/ui/handler.ts',
-      was: '  if (!(await mayRelease(settings, request))) {\n',
-      becomes: '  if (!settings.allowRelease) {\n',
+      was: 'onAbort(left, () => stream.close());',
+      becomes: '{}',
+      tests: ['ui/fetch'],
     },
-    { file: 'js/ui/handler.ts', was: 'refusalOf(request) ?? (await', becomes: '(await' },
+    {
+      file: 'js/ui/handler.ts',
+      was: 'if (!(await asked.mayRelease())) {\n',
+      becomes: 'if (false) {\n',
+    },
+    { file: 'js/ui/handler.ts', was: 'refusalOf(asked) ?? (await', becomes: '(await' },
     { file: 'js/ui/handler.ts', was: 'problem(503,', becomes: 'problem(500,' },
     {
       file: 'js/ui/handler.ts',
