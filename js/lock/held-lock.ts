@@ -229,14 +229,11 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     throw toError(outcome, this.#manager.errors, 'extend', this.name);
   }
 
-  /**
-   * Renews the lock no more, and leaves it to expire. False if it is not held any more.
-   *
-   * @internal
-   */
   async stopRenewing(): Promise<boolean> {
     if (!this.held) return false;
     this.#flags |= LEFT_TO_EXPIRE;
+    // A stand-in would not know that its caller may forget the lock from now on.
+    this.#manager.channel.refresh(this);
     const outcome = await this.#manager.channel.submit(stopRenewingOperation(this.#lease));
     return outcome.code === OutcomeCode.Done;
   }

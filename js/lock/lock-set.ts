@@ -115,6 +115,21 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
+   * Renews the locks no more, and leaves them to expire, see `stopRenewing` of a lock.
+   *
+   * @returns `true` if the rest of each lease is left.
+   *
+   * @example
+   * ```ts
+   * const both = await locks.acquire(['account:1', 'account:2'])
+   * console.log(await both.stopRenewing(), both.held) // true true
+   * ```
+   */
+  async stopRenewing(): Promise<boolean> {
+    return (await all(this.locks, (lock) => lock.stopRenewing())).every(Boolean);
+  }
+
+  /**
    * Turns each lock into a shared one, see `downgrade` of a lock.
    *
    * @returns `true` if all locks are shared now.

@@ -101,6 +101,25 @@ export interface Lock extends AsyncDisposable {
   extend(ttl?: Duration): Promise<void>;
 
   /**
+   * Renews the lock no more, and leaves it to expire: it stays held for `remaining` ms, also if the manager is closed or the
+   * process ends, unless it is released before. The end of its lease is then no loss: `signal` is aborted, but the manager
+   * emits no `lost`. An `extend` lengthens the lease once, as with `renew: false`. Sends nothing.
+   *
+   * @returns `true` if the rest of the lease is left, `false` if the lock had been lost or released before.
+   * @throws LockError `ERR_LOCK_NESTED` if it is the lock of an outer request: this one shares it with `reentrant`, and
+   *   the outer one relies on its renewal.
+   *
+   * @example
+   * ```ts
+   * const lock = await locks.acquire('mail:7', { ttl: 60_000 })
+   * await send()
+   * await lock.stopRenewing()   // nobody sends this mail within the next minute
+   * console.log(lock.held) // true
+   * ```
+   */
+  stopRenewing(): Promise<boolean>;
+
+  /**
    * Turns an exclusive lock into a shared one without releasing it: waiters that want to share it get their
    * grants. Keeps the fence. Does nothing to a lock that is shared already.
    *

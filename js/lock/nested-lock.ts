@@ -49,12 +49,17 @@ export class NestedLock implements SharedHandle {
     return this.#owner.extend(ttl);
   }
 
+  /** Refuses: the outer request relies on the renewal. */
+  async stopRenewing(): Promise<boolean> {
+    if (!this.held) return false;
+    throw this.#onlyOuter('left to expire');
+  }
+
   /** Refuses: the outer request relies on the mode that it asked for. */
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.mode === 'shared') return true;
-    const message = `lock "${this.name}" cannot be downgraded by a nested request: only the request that acquired it can do so`;
-    throw new LockError('ERR_LOCK_NESTED', message, this.name);
+    throw this.#onlyOuter('downgraded');
   }
 
   release(): Promise<boolean> {
@@ -78,6 +83,11 @@ export class NestedLock implements SharedHandle {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.exit();
+  }
+
+  #onlyOuter(what: string): LockError {
+    const message = `lock "${this.name}" cannot be ${what} by a nested request: only the request that acquired it can do so`;
+    return new LockError('ERR_LOCK_NESTED', message, this.name);
   }
 
   #assertNotReleased(): void {

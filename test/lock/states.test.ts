@@ -114,6 +114,21 @@ test('a downgraded lock is shared, and can be shared', BOUND, async () => {
   assert.equal(await lock.downgrade(), false);
 });
 
+test('a nested request cannot stop the renewal on which the outer one relies', BOUND, async () => {
+  await a.request('x', async (outer) => {
+    await a.request('x', AGAIN, async (inner) => {
+      await assert.rejects(inner.stopRenewing(), {
+        code: 'ERR_LOCK_NESTED',
+        message: /left to expire by a nested request/,
+      });
+      await inner.release();
+      assert.equal(await inner.stopRenewing(), false);
+    });
+    assert.equal(await outer.stopRenewing(), true);
+  });
+  assert.ok(await isFree('x'), 'the end of the request releases it');
+});
+
 test('a nested release counts once, and the last to leave frees the lock', BOUND, async () => {
   await a.request('x', async (outer) => {
     await a.request('x', AGAIN, async (inner) => {

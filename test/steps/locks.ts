@@ -191,6 +191,29 @@ const behind: Feature<LockManager, Holder> = {
   promises,
 };
 
+/** A close leaves its lease, which ends by itself: in `memory:`, where leases are long, it would be in the way. */
+const stopped: Feature<LockManager> = {
+  ...managed,
+  memory: false,
+  name: 'a lock whose renewal is stopped',
+  page: 'docs/guide.md, Work that takes long',
+  leavesLocks: ['closes', 'away'],
+  async first(locks, scene) {
+    const lock = await locks.acquire(scene.name, { ttl: scene.ttl, wait: 1_000 });
+    await useLock(scene, lock);
+    const isLeft = await lock.stopRenewing();
+    try {
+      // One request more, so that there is a step behind it.
+      if (isLeft) await lock.extend(scene.ttl);
+    } finally {
+      await lock.release();
+    }
+    return { isLeft };
+  },
+  second: takeWhole,
+  promises,
+};
+
 /** Takes the lock in a request on these terms, and uses it without a look at its token, which would not linger then. */
 async function request(locks: LockManager, scene: Scene, terms: AcquireOptions): Promise<void> {
   const { name, ttl } = scene;
@@ -260,5 +283,5 @@ const shares: Feature<LockManager, Holder> = {
 
 export const features: readonly Feature[] = [
   ...[adopt, downgrade, shares, list, listBehind, behind],
-  ...[unawaited, lingering],
+  ...[stopped, unawaited, lingering],
 ];

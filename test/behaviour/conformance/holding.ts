@@ -248,6 +248,47 @@ export const HOLDING: Behaviours = {
     assert.equal(await lock.release(), false);
   },
 
+  'stopRenewing: the rest of the lease stays, and its end is no loss': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    a.on('lost', () => assert.fail('it was to end'));
+    const lock = await a.acquire('x', { ttl: 600 });
+    await until(() => a.stats().renewals > 0, 'a renewal');
+    assert.equal(await lock.stopRenewing(), true);
+    assert.equal(await lock.stopRenewing(), true, 'again');
+    assert.equal(lock.held, true);
+    assert.equal(await b.tryAcquire('x'), null);
+    assert.equal((await aborted(lock)).reason, 'expired');
+    assert.equal(await lock.stopRenewing(), false);
+    assert.equal(await lock.release(), false);
+    assert.equal(a.stats().lost, 0);
+    await takeWhenFree(b, 'x');
+  },
+
+  'stopRenewing: an extension lengthens the lease once, and a release frees the lock': async (
+    place,
+  ) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lock = await a.acquire('x', { ttl: 60_000 });
+    await lock.stopRenewing();
+    await lock.extend(120_000);
+    assert.ok(lock.remaining > 100_000, `${lock.remaining} ms are left`);
+    assert.equal(await lock.release(), true);
+    assert.equal(await lock.stopRenewing(), false);
+    assert.equal(await (await b.tryAcquire('x'))?.release(), true);
+  },
+
+  'stopRenewing: the end of the manager leaves the rest of the lease': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const set = await a.acquire(['x', 'y'], { ttl: 3_000 });
+    const other = await a.acquire('z', { ttl: 60_000 });
+    assert.equal(await set.stopRenewing(), true);
+    await a.close();
+    assert.deepEqual([set.held, other.held], [false, false]);
+    assert.equal(await b.tryAcquire('x'), null);
+    assert.equal(await (await b.tryAcquire('z'))?.release(), true);
+    for (const name of set.names) await (await takeWhenFree(b, name)).release();
+  },
+
   'signal: tells of a loss also when asked for only afterwards': async (place) => {
     const locks = await place.open();
     const lock = await locks.acquire('x', { ttl: 50, renew: false });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { run } from '../../support/child.js';
-import { connect, type LockManager } from '../../support/holdfast.js';
+import { connect, type Lock, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
 
@@ -111,6 +111,25 @@ test('the loss of a lock that nobody has is told', async () => {
     ['x', 'exclusive', true, false, true, 'stolen'],
     ['y', 'shared', true, false, true, 'stolen'],
   ]);
+});
+
+test('a lock whose renewal its caller has stopped may be forgotten', async () => {
+  await open();
+  let stopped: Lock | undefined = await locks.acquire('stopped', { ttl: 60_000 });
+  const forget = async (name: string) => void (await locks.acquire(name));
+  await forget('before');
+  // The search that finds this one has put a stand-in in the place of the other.
+  await found(1);
+  await stopped.stopRenewing();
+  stopped = undefined;
+  await forget('after');
+  await until(async () => {
+    await collect();
+    return warnings.length === 2;
+  }, 'the second abandoned lock');
+  for (let times = 0; times < 3; times += 1) await collect();
+  const named = warnings.map(({ message }) => /^lock "(.*?)" is held/.exec(message)?.[1]);
+  assert.deepEqual(named, ['before', 'after']);
 });
 
 test('who listens to the signal of an old lock is told, also if the rest is forgotten', async () => {
