@@ -49,6 +49,7 @@ export {
   type Pem,
   type PendingLockInfo,
   type QueryOptions,
+  type ReleaseOptions,
   type QuorumServer,
   type QuorumTarget,
   type RedisClient,

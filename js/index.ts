@@ -49,6 +49,7 @@ export type {
   AdoptOptions,
   ForceReleaseOptions,
   QueryOptions,
+  ReleaseOptions,
   RequestOptions,
   TryAcquireOptions,
 } from './lock/options.js';

@@ -1,5 +1,6 @@
 import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
+import { ownerOf } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
@@ -238,6 +239,27 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     return outcome.code === OutcomeCode.Done;
   }
 
+  /**
+   * The owner that the caller has named; `null` if it has named none.
+   *
+   * @internal
+   */
+  get owner(): string | null {
+    return this.#label.startsWith(VALUE) ? ownerOf(this.#label.slice(VALUE.length)) : null;
+  }
+
+  /**
+   * Ends this handle alone: the lock is released, or goes on, elsewhere.
+   *
+   * @internal
+   */
+  disown(): void {
+    if (this.#is(RELEASED)) return;
+    this.#flags |= RELEASED;
+    this.#manager.channel.forget(this);
+    void this.#manager.channel.submit(stopRenewingOperation(this.#lease));
+  }
+
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.#is(SHARED)) return true;
@@ -300,8 +322,8 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   }
 
   toJSON(): LockJson {
-    const { name, mode, token, fence } = this;
-    return { name, mode, token, fence };
+    const { name, mode, token, fence, owner } = this;
+    return { name, mode, token, fence, ...(owner === null ? {} : { owner }) };
   }
 
   enter(): SharedHandle {
@@ -351,7 +373,9 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   #lost(
     reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
   ): LockLostError {
-    const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}`;
+    const elsewhere =
+      reason === 'expired' && this.owner !== null ? ', or its owner has released it elsewhere' : '';
+    const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}${elsewhere}`;
     const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before the work continues`;
     const message = reason === 'released' ? what : `${what}${advice}`;
     return new LockLostError(message, this.name, reason);

@@ -112,7 +112,7 @@ export interface Lock extends AsyncDisposable {
    * @example
    * ```ts
    * const lock = await locks.acquire('mail:7', { ttl: 60_000 })
-   * await send()
+   * await report('sent')
    * await lock.stopRenewing()   // nobody sends this mail within the next minute
    * console.log(lock.held) // true
    * ```
@@ -203,6 +203,12 @@ export interface LockJson {
   readonly token: string;
   /** The fencing token. */
   readonly fence: number;
+  /**
+   * The owner that the caller has named: who adopts the lock gets it for the same owner.
+   *
+   * @default undefined
+   */
+  readonly owner?: string;
 }
 
 /**

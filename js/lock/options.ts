@@ -12,6 +12,7 @@ import {
 import { argumentError, LockLostError } from '../base/errors.js';
 import { writeLabel } from '../base/label.js';
 import { checkName } from '../base/names.js';
+import { checkOwner, tokenOfOwner } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
 import { clientOf } from '../base/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
@@ -109,6 +110,20 @@ export interface ForceReleaseOptions {
 }
 
 /**
+ * Options of `release`.
+ *
+ * @example
+ * ```ts
+ * await locks.acquire('order:7', { owner: 'checkout-7' })
+ * console.log(await others.release('order:7', { owner: 'checkout-7' })) // true
+ * ```
+ */
+export interface ReleaseOptions {
+  /** The owner for whom the lock was acquired. If another one has it, nothing is done. */
+  readonly owner: string;
+}
+
+/**
  * Options of `query`.
  *
  * @example
@@ -164,6 +179,17 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default undefined, no limit
    */
   readonly limit?: number | undefined;
+  /**
+   * The owner of the lock, as a workflow whose steps run in several processes: 1 to 256 bytes of UTF-8. Whoever names the
+   * same owner gets the lock again, at once, in any process, with a fence of its own; and `locks.release(name, { owner })`
+   * releases it without a `Lock`. **Whoever knows the owner may do so**, so it should be a text that nobody guesses, and
+   * that no two pieces of work share. The lock belongs to the owner, not to this process: only a release or the end of its
+   * lease ends it, as with `leaveToExpire`, also when the manager is closed or has lost it. The owner is its label, too. For
+   * one name, and not with `mode: 'shared'`, `label` or a quorum.
+   *
+   * @default undefined (this caller alone)
+   */
+  readonly owner?: string | undefined;
   /**
    * Only with `renew: false`: a lock that was not released stays held until its lease ends, even if the manager is
    * closed, the process ends or `maxHold` is over before. The end of its lease is then not a loss. For work that one of many processes may
@@ -293,6 +319,8 @@ export interface AcquireRequest extends HoldOptions {
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
   readonly reentrant: boolean;
+  /** The owner that the caller has named. */
+  readonly owner?: string | undefined;
   /** The call, if it takes several locks one by one. */
   readonly set?: SetCall;
   /** Whether the end of the manager leaves the lock to expire. */
@@ -322,6 +350,7 @@ const TRY_ACQUIRE_OPTIONS = [
   'limit',
   'linger',
   'mode',
+  'owner',
 ];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
@@ -366,8 +395,13 @@ export function checkTryAcquireOptions(options: unknown, defaults: LockDefaults)
 }
 
 /** @internal */
-export function checkAdoptOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
+export function checkAdoptOptions(
+  options: unknown,
+  defaults: LockDefaults,
+  owner?: string,
+): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt', LOCK_TIMES);
+  if (owner !== undefined) checkOwned(owner, given);
   return fillHolding(given, { ...defaults, label: '' });
 }
 
@@ -376,14 +410,19 @@ export function checkLockJson(lock: unknown): {
   name: string;
   token: string;
   share: number;
+  owner: string | undefined;
 } {
   if (typeof lock !== 'object' || lock === null || Array.isArray(lock)) {
     const message = `adopt takes the result of a lock's toJSON(), an object; got ${show(lock)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   // Other properties are ignored: a later version may add some.
-  const { name, token, fence, mode } = lock as LockJson;
+  const { name, token, fence, mode, owner } = lock as LockJson;
   checkName(name);
+  if (owner !== undefined) checkOwner(owner);
+  if (owner !== undefined && token === undefined) {
+    return { name, token: tokenOfOwner(owner), share: SHARE_EXCLUSIVE, owner };
+  }
   checkText(token, 'token');
   if (token === '') {
     const message = `cannot adopt lock "${name}": it was released before its toJSON() was called`;
@@ -395,7 +434,15 @@ export function checkLockJson(lock: unknown): {
   }
   if (fence !== undefined) checkWholeNumber(fence, 'fence', 1, Number.MAX_SAFE_INTEGER);
   const share = checkShare(mode === undefined ? {} : { mode });
-  return { name, token, share };
+  if (owner !== undefined) checkOwned(owner, { mode });
+  return { name, token, share, owner };
+}
+
+/** Checks the options of `release`, and answers the owner. @internal */
+export function checkReleaseOptions(options: unknown): string {
+  const { owner } = checkObject<ReleaseOptions>(options, ['owner'], 'release');
+  checkOwner(owner);
+  return owner;
 }
 
 /** @internal */
@@ -464,7 +511,9 @@ function fillHolding(
   const { awaitRelease = defaults.awaitRelease } = given;
   checkBoolean(awaitRelease, 'awaitRelease');
   checkHold({ ttl, renew, maxHold, stallTimeout });
-  const label = given.label === undefined ? defaults.label : checkLabel(given.label);
+  const { owner } = given;
+  if (owner !== undefined) checkOwned(owner, given);
+  const label = checkLabel(given.label ?? owner ?? defaults.label);
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
     const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';
@@ -482,6 +531,7 @@ function fillHolding(
     wait,
     signal,
     reentrant,
+    owner,
     awaitRelease,
     origin: undefined,
   };
@@ -490,6 +540,21 @@ function fillHolding(
 /** @internal */
 export function checkLinger(linger: unknown, ttl: number): void {
   checkWhole(linger, 'linger', 0, Math.floor(ttl / LINGER_PART));
+}
+
+/** Checks an owner, and that nothing is given that it excludes. */
+function checkOwned(
+  owner: unknown,
+  { label, mode }: { readonly label?: string; readonly mode?: LockMode | undefined },
+): void {
+  checkOwner(owner);
+  if (mode === 'shared') {
+    const message = `owner is for mode 'exclusive': a lock that is shared has no single owner`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (label === undefined) return;
+  const message = 'owner and label exclude each other: the owner is shown as the label';
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 function checkLabel(label: unknown): string {

@@ -9,6 +9,7 @@ const WHY = {
   forceRelease:
     'a lock there cannot be released by force: its servers cannot tell as one who held it',
   limit: 'limit is not for a quorum: each majority of its servers would count other permits',
+  owner: 'owner is not for a quorum: its servers cannot change the owner of a lock as one',
   query: 'its locks cannot be queried: only a majority of its servers knows who holds one',
   runOnce: 'runOnce is not for a quorum: a server that restarts would forget which slots are done',
   shared: 'mode "shared" is not for a quorum: its servers cannot agree on who shares a lock',

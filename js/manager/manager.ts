@@ -1,8 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../base/abort.js';
-import { checkWhole } from '../base/checks.js';
+import { checkWhole, show } from '../base/checks.js';
 import { argumentError, LockConnectionError, LockError, LockLostError } from '../base/errors.js';
 import { checkKey, checkName, checkNames, checkSlot, leaderLockOf } from '../base/names.js';
+import { tokenOfOwner } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
 import { Campaigns } from '../lead/campaigns.js';
 import { lead } from '../lead/lead.js';
@@ -27,6 +28,7 @@ import {
   checkForceReleaseOptions,
   checkLockJson,
   checkQueryOptions,
+  checkReleaseOptions,
   checkRequestOptions,
   checkTryAcquireOptions,
   checkTtl,
@@ -34,11 +36,13 @@ import {
   type HoldOptions,
   type LockDefaults,
   type QueryOptions,
+  type ReleaseOptions,
   type RequestOptions,
   type TryAcquireOptions,
 } from '../lock/options.js';
 import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
 import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
+import { takeOwned } from '../lock/owned.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
 import { callListeners } from '../native/calls.js';
 import { NativeChannel } from '../native/channel.js';
@@ -206,7 +210,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       this.#check(name);
       const given =
         options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
-      this.#refuse(given);
+      this.#refuse(given, name);
       const request = withOrigin(given, this.acquire);
       const nested = NestedCall.of(this, name, request, this.acquire);
       // Neither answers `null` to a request that waits.
@@ -242,7 +246,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<Lock | LockSet | null> {
     this.#check(name);
     const given = checkTryAcquireOptions(options, this.#defaults);
-    this.#refuse(given);
+    this.#refuse(given, name);
     const request = withOrigin(given, this.tryAcquire);
     return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
   }
@@ -283,7 +287,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
     const given = checkRequestOptions(names, options, this.#defaults);
-    this.#refuse(given);
+    this.#refuse(given, name);
     const request = withOrigin(given, this.request);
     const nested = NestedCall.of(this, name, request, this.request);
     const taken = await (typeof name === 'string'
@@ -438,9 +442,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
    * reason `adopted`. The lock keeps its label, unless `options` has one.
    *
-   * @param lock - The result of `lock.toJSON()` in the other process.
+   * With `owner` in place of the token it gets the lock of an owner that was named when it was acquired. Other handles of
+   * this owner stay held. With both the lock of the token becomes this owner's.
+   *
+   * @param lock - The result of `lock.toJSON()` in the other process, or a name and an owner.
    * @returns The lock, held as if it had been acquired here.
-   * @throws LockLostError if the token does not hold the lock any more.
+   * @throws LockLostError if the token or the owner does not hold the lock any more.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -448,16 +455,27 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * const message = JSON.stringify(await others.acquire('video:9'))
    * await using lock = await locks.adopt(JSON.parse(message))
    * await finish(lock.fence)
+   *
+   * await others.acquire('order:7', { owner: 'checkout-7' })
+   * await using again = await locks.adopt({ name: 'order:7', owner: 'checkout-7' })
    * ```
    */
   async adopt(
-    lock: Pick<LockJson, 'name' | 'token'> & Partial<LockJson>,
+    lock:
+      | (Pick<LockJson, 'name' | 'token'> & Partial<LockJson>)
+      | (Required<Pick<LockJson, 'name' | 'owner'>> & Partial<LockJson>),
     options?: AdoptOptions,
   ): Promise<Lock> {
-    const { name, token, share } = checkLockJson(lock);
+    const { name, token, share, owner } = checkLockJson(lock);
     this.#check(name);
-    const request = withOrigin(checkAdoptOptions(options, this.#defaults), this.adopt);
+    const request = withOrigin(checkAdoptOptions(options, this.#defaults, owner), this.adopt);
     refuseOnQuorum(this.#errors, 'adopt');
+    if (owner !== undefined) {
+      const owned = await this.#nameOwner(name, owner, request, token);
+      const who = token === tokenOfOwner(owner) ? `the owner ${show(owner)}` : 'the token';
+      if (owned === null) throw this.#notHeld(name, 'adopt', who);
+      return owned;
+    }
     const adopted = { ...request, share };
     const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
@@ -494,6 +512,35 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
+   * Releases the lock `name` of an owner that was named when it was acquired, in this or another process. A `Lock` of this
+   * owner is released here at once; one of another process is lost when its lease is next renewed or asked about, at a third
+   * of its length.
+   *
+   * @returns `true` if the owner held it.
+   * @throws LockConnectionError if no answer came within `commandTimeout`: the lock may have been released. To call it again
+   *   does no harm, unless the owner acquires the lock anew meanwhile.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * await locks.acquire('order:7', { owner: 'checkout-7', ttl: '1h', renew: false })   // in one step of a workflow
+   * console.log(await others.release('order:7', { owner: 'checkout-7' })) // true       // in another
+   * ```
+   */
+  async release(name: string, options: ReleaseOptions): Promise<boolean> {
+    checkName(name);
+    this.#check(name);
+    const owner = checkReleaseOptions(options);
+    refuseOnQuorum(this.#errors, 'owner');
+    for (const holder of this.#channel.holders()) {
+      if (holder instanceof HeldLock && holder.name === name && holder.owner === owner) {
+        holder.disown();
+      }
+    }
+    return this.#force(name, false, [tokenOfOwner(owner)]);
+  }
+
+  /**
    * Releases the lock `name` in place of its holder, and grants it to the next waiter. A tool for operators: the
    * holder gets the event `lost`, with the reason `stolen`, but nothing stops the work that it has begun.
    *
@@ -513,6 +560,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#check(name);
     const { foreign, owners } = checkForceReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'forceRelease');
+    return this.#force(name, foreign, owners);
+  }
+
+  async #force(name: string, foreign: boolean, owners: readonly string[]): Promise<boolean> {
     const operation = forceReleaseOperation(name, foreign, owners);
     const outcome = await this.#channel.submit(operation);
     if (outcome.code === OutcomeCode.Lost) return false;
@@ -694,7 +745,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** Refuses what the target does not support. */
-  #refuse({ share, wait }: AcquireRequest): void {
+  #refuse({ share, wait, owner }: AcquireRequest, name: string | readonly string[]): void {
+    if (owner !== undefined && typeof name !== 'string') {
+      const message = 'owner is for one name: acquire the locks of an owner one by one';
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    if (owner !== undefined) refuseOnQuorum(this.#errors, 'owner');
     if (share > 0) refuseOnQuorum(this.#errors, 'limit');
     if (share !== SHARE_EXCLUSIVE) refuseOnQuorum(this.#errors, 'shared');
     if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
@@ -809,6 +865,33 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
+    const { owner } = request;
+    if (owner === undefined) return this.#takeForCaller(name, request);
+    return takeOwned(request, {
+      take: (unnamed) => this.#takeForCaller(name, unnamed),
+      name: (token) => this.#nameOwner(name, owner, request, token),
+      lost: () => this.#notHeld(name, 'acquire'),
+      now: () => this.now(),
+    });
+  }
+
+  /** Gives a lock to the owner; `null` if `token`, by default the owner's own, does not have it. */
+  async #nameOwner(
+    name: string,
+    owner: string,
+    request: AcquireRequest,
+    token = tokenOfOwner(owner),
+  ): Promise<HeldLock | null> {
+    const named = { ...request, label: `${VALUE}${tokenOfOwner(owner)}` };
+    // The owner may have the lock elsewhere, so only the owner releases it.
+    const operation = adoptOperation(name, token, { ...named, leaveToExpire: true });
+    const outcome = await this.#channel.submit(operation);
+    if (outcome.code === OutcomeCode.Lost) return null;
+    const handle = { ...named, leaveToExpire: !request.renew };
+    return new Acquisition(this.#shared, name, handle).lock(outcome);
+  }
+
+  #takeForCaller(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     const acquisition = new Acquisition(this.#shared, name, request);
     const { signal } = request;
     return signal === undefined
@@ -854,8 +937,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return outcome;
   }
 
-  #notHeld(name: string): LockLostError {
-    const message = `cannot adopt lock "${name}" on ${this.#errors.server}: the token does not hold it any more`;
+  #notHeld(name: string, action = 'adopt', who = 'the token'): LockLostError {
+    const message = `cannot ${action} lock "${name}" on ${this.#errors.server}: ${who} does not hold it any more`;
     return new LockLostError(message, name, 'expired');
   }
 

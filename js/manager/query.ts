@@ -1,5 +1,6 @@
 /** The holders and waiters of all locks, as the store has them. */
 
+import { ownerOf } from '../base/owners.js';
 import { askedAt, clientOf, DONE, labelOf, slotStateOf } from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
@@ -46,8 +47,10 @@ export interface HeldLockInfo {
   readonly result: boolean;
   /** For how long it has been `idle`, in ms; `null` if it is not. */
   readonly idleFor: number | null;
-  /** The holder: the `clientId` of its manager. */
+  /** The holder: the `clientId` of its manager; empty if `owner` is the holder. */
   readonly clientId: string;
+  /** The `owner` that was named when the lock was acquired; `null` if none was. */
+  readonly owner: string | null;
   /** The holder's `label`; `null` if it has none. */
   readonly label: string | null;
   /** The owner token, with the holder's label at its end. */
@@ -168,7 +171,8 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       ...stateOf(token, idle),
-      clientId: clientOf(token) ?? '',
+      clientId: ownerOf(token) === null ? (clientOf(token) ?? '') : '',
+      owner: ownerOf(token),
       label: labelOf(token) ?? null,
       token,
       askedAt: askedAt(token),

@@ -191,6 +191,11 @@ export class NativeChannel {
     this.#updateRetention();
   }
 
+  /** The holders of all leases, or their stand-ins. */
+  holders(): Holder[] {
+    return this.#holds.all();
+  }
+
   /** All leases were lost. */
   loseAll(reason: number): void {
     for (const holder of this.#holds.all()) this.#lose(holder, reason);

@@ -370,8 +370,10 @@ impl Leases {
     pub(super) fn end(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         let reason = match held {
-            // A pending renewal would have made it as long as its caller wanted.
-            Lease { leave_to_expire: true, pending_renewal: None, .. } => LossReason::Ended,
+            // A renewal, also a pending one, would have made it as long as its caller wanted.
+            Lease { leave_to_expire: true, renew: false, pending_renewal: None, .. } => {
+                LossReason::Ended
+            }
             Lease { stalled: true, .. } => LossReason::Stalled,
             _ => LossReason::Expired,
         };

@@ -3,7 +3,7 @@
 import type { AcquireOptions } from 'holdfast';
 import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
-import type { Feature, Preparation, Scene } from './feature.js';
+import type { Feature, Preparation, Promised, Scene } from './feature.js';
 import { check, OF_LOCKS, openManager, use } from './holding.js';
 
 const managed = {
@@ -214,6 +214,71 @@ const stopped: Feature<LockManager> = {
   promises,
 };
 
+/** The owner that the first caller names; later callers name none, so they wait for its release. */
+const OWNER = { owner: 'the owner of a case' };
+
+/** Where the owner has released the lock elsewhere, one that was stopped does not know it before its next renewal. */
+const ofOwner = Object.fromEntries(
+  Object.entries(promises).map(([promise, isKept]): [string, Promised<unknown>] => {
+    const isOfOne = /^(who believes|every later owner)/.test(promise);
+    return [promise, (seen) => (isOfOne && seen.fault.includes('stopped')) || isKept(seen)];
+  }),
+);
+
+/**
+ * A lock of an owner outlives its caller: without an answer it may stay, until the owner asks again or its lease ends. So
+ * the second caller is another process of the owner, which gets the lock in any case, and then releases it.
+ */
+const owned: Feature<LockManager> = {
+  ...managed,
+  name: 'a lock of an owner',
+  page: 'docs/guide.md, Owners',
+  async first(locks, scene) {
+    const lock = await locks.acquire(scene.name, { ...OWNER, ttl: scene.ttl, wait: 1_000 });
+    await useLock(scene, lock);
+    await lock.release();
+  },
+  second: takeForOwner,
+  promises: ofOwner,
+};
+
+async function takeForOwner(locks: LockManager, scene: Scene): Promise<string> {
+  const lock = await locks.acquire(scene.name, { ...OWNER, ttl: scene.ttl, wait: scene.wait });
+  await useLock(scene, lock);
+  await locks.release(scene.name, OWNER);
+  return 'had it';
+}
+
+/** A holder elsewhere that has the lock for its owner. */
+async function ownedHolder(scene: Scene): Promise<Preparation> {
+  const memory = scene.url.startsWith('memory:');
+  const locks = await connect(memory ? scene.url : scene.servers['redis']);
+  await locks.acquire(scene.name, { ...OWNER, ttl: scene.ttl });
+  return { close: () => locks.close() };
+}
+
+const ownedAgain: Feature<LockManager> = {
+  ...owned,
+  name: 'a lock of an owner that has it elsewhere',
+  prepare: ownedHolder,
+};
+
+const releasedByOwner: Feature<LockManager> = {
+  ...owned,
+  name: 'a release by name and owner',
+  prepare: ownedHolder,
+  async first(locks, scene) {
+    return { isFreed: await locks.release(scene.name, OWNER) };
+  },
+  promises: {
+    ...ofOwner,
+    'a release that is answered has freed the lock': ({ first, fault }) => {
+      const { isFreed } = (first.value ?? {}) as { isFreed?: boolean };
+      return isFreed !== false || fault.startsWith('process');
+    },
+  },
+};
+
 /** Takes the lock in a request on these terms, and uses it without a look at its token, which would not linger then. */
 async function request(locks: LockManager, scene: Scene, terms: AcquireOptions): Promise<void> {
   const { name, ttl } = scene;
@@ -283,5 +348,6 @@ const shares: Feature<LockManager, Holder> = {
 
 export const features: readonly Feature[] = [
   ...[adopt, downgrade, shares, list, listBehind, behind],
+  ...[owned, ownedAgain, releasedByOwner],
   ...[stopped, unawaited, lingering],
 ];

@@ -304,7 +304,7 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
 
 function heldInfo(i: number): HeldLockInfo {
   const name = `${'x'.repeat(1_000)}${i}`;
-  const owner = { clientId: 'c', label: null, token: `hf1.c.${i}` };
+  const owner = { clientId: 'c', owner: null, label: null, token: `hf1.c.${i}` };
   const hold = { mode: 'exclusive', state: 'held', result: false, idleFor: null } as const;
   return { name, ...hold, ...owner, askedAt: null, fence: null, ttl: 60_000 };
 }

@@ -566,6 +566,19 @@ fn a_lock_that_is_left_to_expire_and_could_not_be_claimed_is_lost() {
     }
 }
 
+/// A lock under its owner's name is renewed, and yet only the server ends it: the owner may have it elsewhere, too.
+#[test]
+fn a_renewed_lock_that_is_left_to_expire_is_lost_at_the_end_of_its_lease_and_not_given_back() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, Hold { leave_to_expire: true, ..RENEWED });
+    world.event(Event::Disconnected("gone".to_owned()));
+    world.pass(ms(3_000));
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+    world.connect();
+    world.settle();
+    assert!(world.wire.is_empty() && world.machine.releases.is_empty());
+}
+
 #[test]
 fn a_lock_that_is_let_expire_is_asked_about_from_then_on() {
     let mut world = World::connected();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { type Behaviours, enqueue, hasCounterOfItsOwn, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
-const HELD = { state: 'held', result: false } as const;
+const HELD = { state: 'held', result: false, owner: null } as const;
 
 export const ASKING: Behaviours = {
   'query: nothing is held, nobody waits': async (place) => {

@@ -9,6 +9,7 @@ import { CLOSING } from './closing.js';
 import { FENCES } from './fences.js';
 import { HOLDING } from './holding.js';
 import { NESTING } from './nested.js';
+import { OWNED } from './owned.js';
 import { type Host, Visit } from './place.js';
 import { QUEUE } from './queue.js';
 import { REFUSALS } from './refusals.js';
@@ -30,6 +31,7 @@ const BEHAVIOURS = {
   ...SEVERAL,
   ...NESTING,
   ...TAKING_OVER,
+  ...OWNED,
   ...ASKING,
   ...FENCES,
   ...CLOSING,

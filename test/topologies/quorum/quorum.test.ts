@@ -45,6 +45,8 @@ describe('a quorum of five', () => {
       [locks.request('x', { steal: true }, () => assert.fail('stolen')), /change the owner/],
       [locks.forceRelease('x'), /released by force/],
       [locks.adopt({ name: 'x', token: 'hf1.a.1' }), /adopted/],
+      [locks.acquire('y', { owner: 'me' }), /owner is not for a quorum/],
+      [locks.release('x', { owner: 'me' }), /owner is not for a quorum/],
       [locks.query(), /queried/],
       [lock.downgrade(), /downgraded/],
     ] as const) {

@@ -1,0 +1,155 @@
+/** Locks of an owner whom the caller names. */
+
+import assert from 'node:assert/strict';
+import { until } from '../../support/wait.js';
+import { aborted, type Behaviours, enqueue, LONG, openSeveral, takeWhenFree } from './behaviour.js';
+
+const OWNER = { owner: 'checkout-7' } as const;
+const OTHER = { owner: 'checkout-8' } as const;
+
+export const OWNED: Behaviours = {
+  'owner: gets the lock again, in another process too, and nobody else does': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', { ...OWNER, ttl: 60_000 });
+    assert.equal(await b.tryAcquire('x'), null);
+    assert.equal(await b.tryAcquire('x', OTHER), null);
+    await assert.rejects(b.acquire('x', { ...OTHER, wait: 50 }), {
+      code: 'ERR_LOCK_TIMEOUT',
+      holderLabel: 'checkout-7',
+    });
+    const second = await b.acquire('x', { ...OWNER, ttl: 60_000, wait: 0 });
+    const third = await a.tryAcquire('x', OWNER);
+    assert.ok(third !== null && first.fence < second.fence && second.fence < third.fence);
+    assert.deepEqual([first.held, second.held, third.held], [true, true, true]);
+    assert.equal(first.token, second.token);
+    assert.equal(await second.release(), true);
+    assert.equal(await third.release(), false, 'it is released for all');
+    const next = await b.acquire('x', { ...OTHER, wait: 0 });
+    assert.ok(next.fence > third.fence);
+    assert.equal(await first.release(), false);
+    assert.equal(await next.release(), true);
+  },
+
+  'owner: a lock is released by its name and its owner alone': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    a.on('lost', () => assert.fail('this process has released it'));
+    const lock = await a.acquire('x', { ...OWNER, ttl: 60_000 });
+    const again = await a.acquire('x', { ...OWNER, ttl: 60_000 });
+    assert.equal(await b.release('x', OTHER), false);
+    assert.equal(await a.release('y', OWNER), false);
+    assert.equal(lock.held, true);
+    assert.equal(await a.release('x', OWNER), true);
+    assert.deepEqual([lock.held, again.held], [false, false]);
+    assert.equal(await b.release('x', OWNER), false);
+    assert.equal(await (await b.tryAcquire('x'))?.release(), true);
+    const plain = await a.acquire('x');
+    assert.equal(await b.release('x', OWNER), false, 'it has no owner');
+    assert.equal(await plain.release(), true);
+  },
+
+  'owner: a release elsewhere serves who waits, and is noticed by the handle': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const lock = await a.acquire('x', { ...OWNER, ttl: 900 });
+    const { granted } = await enqueue(b, 'x');
+    assert.equal(await c.release('x', OWNER), true);
+    const next = await granted;
+    const { reason, message } = await aborted(lock);
+    assert.equal(reason, 'expired');
+    assert.match(message, /or its owner has released it elsewhere/);
+    assert.ok(next.fence > lock.fence);
+    assert.equal(await next.release(), true);
+  },
+
+  'owner: the end of a manager leaves the lock to its owner': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', { ...OWNER, ttl: 60_000 });
+    await a.acquire('y', { ...OWNER, ttl: 60_000, renew: false });
+    await a.close();
+    assert.equal(first.held, false);
+    assert.equal(await b.tryAcquire('x'), null);
+    const again = await b.adopt({ name: 'x', ...OWNER }, { ttl: 60_000 });
+    assert.ok(again.fence > first.fence);
+    assert.equal(await again.release(), true);
+    await assert.rejects(b.adopt({ name: 'x', ...OWNER }), {
+      code: 'ERR_LOCK_LOST',
+      message: /the owner "checkout-7" does not hold it/,
+    });
+    assert.equal(await b.release('y', OWNER), true);
+  },
+
+  'owner: a lock that is not renewed ends by itself, which is no loss': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    a.on('lost', () => assert.fail('it was to end'));
+    const lock = await a.acquire('x', { ...OWNER, ttl: 200, renew: false });
+    assert.equal((await aborted(lock)).reason, 'expired');
+    await (await takeWhenFree(b, 'x')).release();
+    assert.equal(a.stats().lost, 0);
+  },
+
+  'owner: one that waits gets the lock when its owner has it elsewhere': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const held = await a.acquire('x', LONG);
+    const waiting = [b, c].map((each) => each.acquire('x', { ...LONG, ...OWNER }));
+    await until(async () => b.stats().waiting + c.stats().waiting === 2, 'both to wait');
+    await held.release();
+    const [one, two] = await Promise.all(waiting);
+    assert.deepEqual([one?.held, two?.held, one?.token === two?.token], [true, true, true]);
+    assert.equal(await a.release('x', OWNER), true);
+    assert.deepEqual([b.stats().waiting, c.stats().waiting], [0, 0]);
+  },
+
+  'owner: a request releases it, steal takes it, and a signal ends the wait': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.request('x', OWNER, async (lock) => assert.equal(lock.held, true));
+    const held = await a.acquire('x', { ttl: 900 });
+    const stolen = await b.acquire('x', { ...OWNER, steal: true, ttl: 60_000 });
+    await aborted(held);
+    const gone = new AbortController();
+    const waiting = a.acquire('x', { ...OTHER, signal: gone.signal });
+    await until(() => a.stats().waiting === 1, 'the caller to wait');
+    gone.abort(new Error('hung up'));
+    await assert.rejects(waiting, { message: 'hung up' });
+    assert.equal(await stolen.release(), true);
+    assert.equal(await (await a.tryAcquire('x'))?.release(), true);
+  },
+
+  'owner: query and toJSON name it, and adopt keeps it': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const owner = 'Bestellung Nr. 7 ✓';
+    const lock = await a.acquire('x', { owner, ttl: 60_000 });
+    const [info] = (await b.query({ name: 'x' })).held;
+    assert.deepEqual(
+      [info?.owner, info?.label, info?.clientId, info?.token, info?.askedAt],
+      [owner, 'Bestellung-Nr.-7--', '', lock.token, null],
+    );
+    const json = JSON.parse(JSON.stringify(lock));
+    assert.equal(json.owner, owner);
+    const adopted = await b.adopt(json);
+    assert.deepEqual([adopted.token === lock.token, lock.held], [true, true]);
+    assert.equal(await b.forceRelease('x', { owner: lock.token }), true);
+    const plain = await a.acquire('y', { ttl: 60_000 });
+    assert.equal('owner' in plain.toJSON(), false);
+    assert.equal((await b.query({ name: 'y' })).held[0]?.owner, null);
+    const given = await b.adopt({ ...plain.toJSON(), owner });
+    assert.equal((await a.query({ name: 'y' })).held[0]?.owner, owner);
+    await aborted(plain);
+    assert.equal(await given.release(), true);
+  },
+
+  'owner: what it excludes is refused before anything is sent': async (place) => {
+    const locks = await place.open();
+    const { requests } = locks.stats();
+    const refused = { name: /TypeError|RangeError/ };
+    for (const owner of ['', 'x'.repeat(257), '\ud800', 7, null]) {
+      await assert.rejects(locks.acquire('x', { owner: owner as string }), refused);
+      await assert.rejects(locks.release('x', { owner: owner as string }), refused);
+      await assert.rejects(locks.adopt({ name: 'x', owner: owner as string }), refused);
+    }
+    await assert.rejects(locks.acquire('x', { ...OWNER, mode: 'shared' }), /single owner/);
+    await assert.rejects(locks.tryAcquire('x', { ...OWNER, label: 'y' }), /exclude each other/);
+    await assert.rejects(locks.adopt({ name: 'x', ...OWNER }, { label: 'y' }), /exclude/);
+    await assert.rejects(locks.acquire(['x', 'y'], OWNER), /for one name/);
+    await assert.rejects(locks.release('x', undefined as never), refused);
+    assert.equal(locks.stats().requests, requests);
+  },
+};
