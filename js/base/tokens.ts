@@ -38,6 +38,11 @@ export function labelOf(token: string): string | undefined {
   return written === undefined ? undefined : readLabel(written);
 }
 
+/** Whether other code has written this value. */
+export function isForeign(token: string): boolean {
+  return !token.startsWith('hf1.');
+}
+
 /** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */
 export function clientOf(token: string): string | null {
   return /^hf1\.([^.]+)\.\d+(?:[. ]|$)/.exec(token)?.[1] ?? null;

@@ -342,6 +342,9 @@ export const LOCK_TIMES: ReadonlySet<string> = new Set([
   'wait',
 ]);
 
+/** Those of a lease, without that of the wait. */
+const HOLD_TIMES: ReadonlySet<string> = new Set(['linger', 'maxHold', 'stallTimeout', 'ttl']);
+
 const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
 const TRY_ACQUIRE_OPTIONS = [
   ...ADOPT_OPTIONS,
@@ -364,7 +367,8 @@ export function checkAcquireOptions(options: unknown, defaults: LockDefaults): A
 }
 
 /**
- * Checks in the order of Web Locks in Node: types, the signal, the name, contradictions.
+ * Checks in the order of Web Locks in Node: types, the signal, the name, contradictions. `isShared`: the lease is that of a
+ * request around the call, so the call's own lengths of time do not apply, and may be those of no lease.
  *
  * @internal
  */
@@ -372,9 +376,10 @@ export function checkRequestOptions(
   names: readonly string[],
   options: unknown,
   defaults: LockDefaults,
+  isShared: boolean,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request', LOCK_TIMES);
-  const request = fillWaiting(given, defaults);
+  const request = fillWaiting(isShared ? withoutHold(given) : given, defaults);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
@@ -496,6 +501,14 @@ export function fillWaiting(given: Given<RequestOptions>, defaults: LockDefaults
   checkBoolean(reentrant, 'reentrant');
   const chosen = steal ? WAIT_STEAL : ifAvailable ? WAIT_NEVER : wait;
   return fillHolding(given, defaults, { wait: chosen, signal, reentrant });
+}
+
+/** Leaves out the numbers that are about a lease of one's own. */
+function withoutHold(given: Given<RequestOptions>): Given<RequestOptions> {
+  const entries = Object.entries(given);
+  return Object.fromEntries(
+    entries.filter(([name, value]) => typeof value !== 'number' || !HOLD_TIMES.has(name)),
+  );
 }
 
 const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: false };
@@ -632,6 +645,11 @@ export function readTtl(ttl: unknown): number {
 
 /** @internal */
 export function checkTtl(ttl: unknown): asserts ttl is number {
+  if (ttl === null || ttl === Number.POSITIVE_INFINITY) {
+    const code = ttl === null ? 'ERR_INVALID_ARG_TYPE' : 'ERR_OUT_OF_RANGE';
+    const message = `ttl must be whole ms, ${TTL_MS_MIN} to ${TTL_MS_MAX}, got ${ttl}: a lock without an end would outlive the crash of its holder, so let a short lease be renewed (the default), or choose a long one, such as '365d'`;
+    throw argumentError(code, message);
+  }
   checkWhole(ttl, 'ttl', TTL_MS_MIN, TTL_MS_MAX);
 }
 

@@ -76,7 +76,7 @@ import {
   type LockWarningCode,
   onListenerChange,
 } from './events.js';
-import { gather, type LockSnapshot, readPages } from './query.js';
+import { gather, type HeldLockInfo, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 import {
   abandonedWarning,
@@ -286,7 +286,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const [options, callback] = short ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
-    const given = checkRequestOptions(names, options, this.#defaults);
+    const isShared = NestedCall.sharesAll(this, names, options);
+    const given = checkRequestOptions(names, options, this.#defaults, isShared);
     this.#refuse(given, name);
     const request = withOrigin(given, this.request);
     const nested = NestedCall.of(this, name, request, this.request);
@@ -345,7 +346,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       take: (name: string, request: AcquireRequest) =>
         this.#take(name, request, nested) as Promise<HeldLock | null>,
       takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
-      isHeld: async (name: string) => (await this.query({ name })).held.length > 0,
+      isHeld: async (name: string) => (await this.#holdersOf(name)).length > 0,
       replace: (
         owner: Pick<LockJson, 'name' | 'token'>,
         value: string,
@@ -430,11 +431,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async leader(name: string): Promise<Leader | null> {
-    const { held } = await this.query({ name: this.#leaderLockOf(name) });
-    const [holder] = held;
+    const [holder] = await this.#holdersOf(this.#leaderLockOf(name));
     if (holder === undefined) return null;
     const { clientId, label, ttl } = holder;
     return { name, clientId, label, ttl };
+  }
+
+  /** The holders of a lock without other code. */
+  async #holdersOf(name: string): Promise<HeldLockInfo[]> {
+    return (await this.query({ name })).held.filter(({ state }) => state !== 'foreign');
   }
 
   /**
@@ -523,8 +528,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * await locks.acquire('order:7', { owner: 'checkout-7', ttl: '1h', renew: false })   // in one step of a workflow
-   * console.log(await others.release('order:7', { owner: 'checkout-7' })) // true       // in another
+   * await locks.acquire('order:7', { owner: 'checkout-7', ttl: '1h', renew: false })   // one step of a workflow
+   * console.log(await others.release('order:7', { owner: 'checkout-7' })) // true
    * ```
    */
   async release(name: string, options: ReleaseOptions): Promise<boolean> {
@@ -572,7 +577,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Lists the holders and waiters of all locks on the server, ordered by name, after all that this manager has asked
+   * Lists the holders and waiters of all locks on the server, ordered by name, and with `name` also other code that holds that
+   * lock (`state: 'foreign'`), after all that this manager has asked
    * for before. It reads page by page and blocks no client, so it is no snapshot of one moment; and it scans every key
    * of the database, so `queryPages` is better on a large one.
    *

@@ -1,7 +1,7 @@
 /** The holders and waiters of all locks, as the store has them. */
 
 import { ownerOf } from '../base/owners.js';
-import { askedAt, clientOf, DONE, labelOf, slotStateOf } from '../base/tokens.js';
+import { askedAt, clientOf, DONE, isForeign, labelOf, slotStateOf } from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
@@ -20,7 +20,7 @@ import { type Outcome, queryOperation, readTtl } from '../native/records.js';
  * console.log(held.filter(({ state }) => isAtWork(state)).length) // 0
  * ```
  */
-export type HoldState = 'done' | 'held' | 'idle';
+export type HoldState = 'done' | 'foreign' | 'held' | 'idle';
 
 /**
  * One holder of a lock.
@@ -35,19 +35,20 @@ export type HoldState = 'done' | 'held' | 'idle';
 export interface HeldLockInfo {
   /** The lock's name. */
   readonly name: string;
-  /** How the lock is held. */
-  readonly mode: LockMode;
   /**
    * How the hold is: `done` for the mark of a slot of `runOnce` whose job is not to run again until the lease ends. It is
    * there from before the body, with `retry` after it. `idle` while this manager keeps the lock for its next caller, see the
-   * option `linger`; that another manager keeps a lock is not seen. Otherwise `held`.
+   * option `linger`; that another manager keeps a lock is not seen. `foreign` for other code, as during a rolling deploy,
+   * whose value is then the `token`, of which the first 512 bytes: only a query for one `name` shows it. Otherwise `held`.
    */
   readonly state: HoldState;
   /** Whether a slot that is done keeps the result of its body. */
   readonly result: boolean;
   /** For how long it has been `idle`, in ms; `null` if it is not. */
   readonly idleFor: number | null;
-  /** The holder: the `clientId` of its manager; empty if `owner` is the holder. */
+  /** How the lock is held. */
+  readonly mode: LockMode;
+  /** The holder: the `clientId` of its manager; empty if `owner` or other code is the holder. */
   readonly clientId: string;
   /** The `owner` that was named when the lock was acquired; `null` if none was. */
   readonly owner: string | null;
@@ -200,13 +201,15 @@ function firstOfEach(pending: Page['pending']): Page['pending'] {
   return [...first.values()];
 }
 
+/** How a hold is, by its token, and for how long it has been idle. */
 function stateOf(
   token: string,
   idle: number | undefined,
 ): Pick<HeldLockInfo, 'idleFor' | 'result' | 'state'> {
   const slot = slotStateOf(token);
-  const state = slot === undefined ? (idle === undefined ? 'held' : 'idle') : 'done';
-  return { state, result: (slot ?? DONE) !== DONE, idleFor: idle ?? null };
+  if (slot !== undefined) return { state: 'done', result: slot !== DONE, idleFor: null };
+  const state = isForeign(token) ? 'foreign' : idle === undefined ? 'held' : 'idle';
+  return { state, result: false, idleFor: idle ?? null };
 }
 
 function modeOf(shared: boolean): LockMode {

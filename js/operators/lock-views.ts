@@ -53,7 +53,9 @@ export async function listLocks(locks: LockManager, pattern: string): Promise<Lo
   return viewsOf(await locks.query({ startsWith })).filter(({ name }) => matches(name));
 }
 
-function viewsOf({ held, pending }: LockSnapshot): LockView[] {
+function viewsOf({ held: all, pending }: LockSnapshot): LockView[] {
+  // The command line reads a hold of other code by itself, also of a value that is no text.
+  const held = all.filter(({ state }) => state !== 'foreign');
   const names = new Set([...held, ...pending].map(({ name }) => name));
   const heldBy = group(held);
   const waited = group(pending);

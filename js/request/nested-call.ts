@@ -4,7 +4,7 @@ import { LockTimeoutError } from '../base/errors.js';
 import type { SharedHandle } from '../lock/lock.js';
 import type { AcquireRequest } from '../lock/options.js';
 import { type Captured, callsOf } from '../lock/origins.js';
-import { SHARE_EXCLUSIVE } from '../native/records.js';
+import { SHARE_EXCLUSIVE, SHARE_UNLIMITED } from '../native/records.js';
 import { currentScope, type Scope } from './nesting.js';
 
 /** A call that has waited for so long for a lock of the request around it is warned of, in ms. */
@@ -50,6 +50,16 @@ export class NestedCall implements Captured {
     const waits = wait > 0 && !(reentrant && held.every((name) => call.shareable(name)));
     if (waits) Error.captureStackTrace(call, method);
     return call;
+  }
+
+  /** Whether a request with these options, which are not checked yet, shares all of `names` with those around it. */
+  static sharesAll(owner: object, names: readonly string[], options: unknown): boolean {
+    const scope = currentScope();
+    const { reentrant, mode } = (options ?? {}) as { reentrant?: unknown; mode?: unknown };
+    if (scope === undefined || reentrant !== true) return false;
+    const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
+    const call = new NestedCall(owner, scope, share);
+    return names.every((name) => call.shareable(name) !== undefined);
   }
 
   /** The lock `name` of a request around the call, if the call may share it with `reentrant`. */

@@ -176,7 +176,7 @@ impl Connection {
             page.cursor = keys.last().cloned().unwrap_or_default();
         }
         for key in keys {
-            let command = query::call(&key, true);
+            let command = query::call(&key, question.whole_key, true);
             let (keys, args) = command.keys_and_arguments();
             let answer = server.store.eval(time, query::source(), &keys, &args);
             query::add(&mut page, &key, answer);

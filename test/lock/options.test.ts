@@ -453,3 +453,14 @@ test('connect: a password of the wrong type is not shown', async () => {
   const given = [undefined, { password: ['s3cret'] }] as never[];
   await assert.rejects(call(...given), (error: Error) => !error.message.includes('s3cret'));
 });
+
+test('a lock without an end is refused, with the reason and what to use', async () => {
+  const locks = await connect('memory:');
+  for (const ttl of [null, Number.POSITIVE_INFINITY]) {
+    await assert.rejects(locks.acquire('x', { ttl: ttl as number }), {
+      code: ttl === null ? 'ERR_INVALID_ARG_TYPE' : 'ERR_OUT_OF_RANGE',
+      message: /^ttl must be whole ms, 50 to \d+, got \w+: .* outlive the crash .* '365d'$/,
+    });
+  }
+  await locks.close();
+});

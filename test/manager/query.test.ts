@@ -84,10 +84,40 @@ test('a query does not wait for what waits itself, or cannot be sent', async (t)
   await never;
 });
 
-test('a value of other code is not told', async () => {
-  await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
+test('other code is told as the holder of the one lock that is asked for', async () => {
+  await server.admin.set('lock:old', 'somebody+', 'PX', 60_000);
   await server.admin.set('lock:older', 'for ever');
-  assert.deepEqual(await locks.query(), { held: [], pending: [] });
+  assert.deepEqual(await locks.query(), { held: [], pending: [] }, 'among all keys it may be anything');
+  const waiting = locks.acquire('old', { label: 'me' });
+  await until(() => locks.stats().waiting === 1, 'the caller to wait');
+  const { held, pending } = await locks.query({ name: 'old' });
+  const [{ ttl, ...holder } = { ttl: null }] = held;
+  assert.ok(ttl !== null && ttl > 50_000);
+  const nobody = { clientId: '', owner: null, label: null, askedAt: null, fence: null };
+  const hold = { state: 'foreign', mode: 'exclusive', ...nobody };
+  assert.deepEqual(holder, { name: 'old', ...hold, token: 'somebody+' });
+  assert.deepEqual(
+    pending.map(({ label }) => label),
+    ['me'],
+  );
+  assert.deepEqual((await locks.query({ name: 'older' })).held, [
+    { name: 'older', ...hold, token: 'for ever', ttl: null },
+  ]);
+  await server.admin.del('lock:old');
+  const lock = await waiting;
+  assert.equal((await locks.query({ name: 'old' })).held[0]?.state, 'held');
+  await lock.release();
+});
+
+test('of a long value of other code the beginning is told, and none that is no text', async () => {
+  await server.admin.set('lock:long', `${'x'.repeat(511)}é${'y'.repeat(9_000)}`);
+  assert.equal((await locks.query({ name: 'long' })).held[0]?.token, 'x'.repeat(511));
+  await server.admin.set('lock:bytes', Buffer.from([0xff, 0xfe]));
+  assert.deepEqual((await locks.query({ name: 'bytes' })).held, []);
+  await server.admin.hset('lock:hash', 'field', 'value');
+  assert.deepEqual((await locks.query({ name: 'hash' })).held, []);
+  await server.admin.set('lock:leader:job', 'somebody');
+  assert.equal(await locks.leader('job'), null, 'other code leads nothing');
 });
 
 test('a lock that is called like a side key is told', async () => {

@@ -1,10 +1,11 @@
 --[[ inspect: return the owners of a lock and its waiters
   KEYS   1 lock  2 queue  3 waiters  4 shared
-  ARGV   1 most
+  ARGV   1 most  2 scope
          most: the most shares to return, and the most waiters
+         scope: 'foreign' to return the value of other code, too, or its beginning
   REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns, 0 for a fence that only
                                                    the owner knows; waiters: token, limit and waited_ms by turns
-         {}                                        other code owns it, or it is free
+         {}                                        it is free, or other code owns it and that was not asked for
   WRITES nothing
   AGAIN  the state then
   FAILS  WRONGTYPE if a key holds something else
@@ -12,11 +13,18 @@
 --#include constants.lua
 --#include clock.lua
 local lock_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local most = tonumber(ARGV[1])
+local most, scope = tonumber(ARGV[1]), ARGV[2]
+-- The value of other code may be anything, and of any length.
+local FOREIGN_BYTES = 512
 
 local value = redis.call('GET', lock_key)
-if not value or not value:find('^hf1%.') then
+local is_foreign = value and not value:find('^hf1%.')
+if not value or (is_foreign and scope ~= 'foreign') then
   return {}
+end
+if #value > FOREIGN_BYTES and is_foreign then
+  -- No letter is cut in two.
+  value = value:sub(1, FOREIGN_BYTES):gsub('[\128-\255]*$', '')
 end
 local now_us = server_time_us()
 local now_ms = math.floor(now_us / 1000)

@@ -15,7 +15,7 @@ use super::command::Command;
 use super::dialogue::{self, Dialogue};
 use super::{Address, Directory, Endpoint, cluster, sentinel, wire};
 use crate::protocol::query::{Holding, Page, Question, Waiting};
-use crate::protocol::{Failure, LockKeys, Refusal, Script};
+use crate::protocol::{Failure, LockKeys, Refusal, Script, TOKEN_PREFIX};
 use redis::{Cmd, Pipeline, Value};
 use std::collections::BTreeMap;
 use std::slice;
@@ -45,6 +45,7 @@ pub(crate) async fn page(
     let mut connection = PageConnection::open(endpoint, directory, server, patience).await?;
     let mut page = Page::default();
     if question.whole_key {
+        connection.foreign = true;
         connection.inspect(slice::from_ref(&question.starts_with), &mut page).await?;
         page.cursor = place.next(&servers);
         return connection.judge(page);
@@ -100,6 +101,8 @@ struct PageConnection {
     dialogue: Dialogue,
     /// The timeout of a reply.
     patience: Duration,
+    /// Whether it shows the values of other code: at the key of one lock these are holders, but among all keys anything.
+    foreign: bool,
     /// Whether the user may read any of the keys.
     allowed: bool,
     /// The refusal for a key that the user may not read.
@@ -126,7 +129,7 @@ impl PageConnection {
             }),
             _ => None,
         };
-        Ok(Self { dialogue, patience, allowed: false, refusal: None, cluster })
+        Ok(Self { dialogue, patience, foreign: false, allowed: false, refusal: None, cluster })
     }
 
     /// What the server says about the slots of its Cluster; nothing if it refuses.
@@ -189,7 +192,7 @@ impl PageConnection {
         }
         let mut pipeline = Pipeline::with_capacity(keys.len());
         for key in keys {
-            pipeline.add_command(Cmd::from(&call(key, with_source)));
+            pipeline.add_command(Cmd::from(&call(key, self.foreign, with_source)));
         }
         let answers = self.dialogue.ask(&pipeline);
         for (key, answer) in keys.iter().zip(in_time(self.patience, answers).await?) {
@@ -289,8 +292,8 @@ fn literally(text: &str) -> String {
     pattern
 }
 
-pub(in crate::server) fn call(key: &str, with_source: bool) -> Command {
-    wire::inspection(&LockKeys::from_key(key), MOST, with_source)
+pub(in crate::server) fn call(key: &str, foreign: bool, with_source: bool) -> Command {
+    wire::inspection(&LockKeys::from_key(key), MOST, foreign, with_source)
 }
 
 /// What `inspect.lua` tells about a lock.
@@ -325,7 +328,9 @@ pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
 impl Inspected {
     fn add_to(self, page: &mut Page, key: &str) {
         let Self { value, remaining_ms, shares, waiters } = self;
-        let owner = value.strip_suffix('+').unwrap_or(&value);
+        // The flag is none of other code's value.
+        let flagged = value.strip_suffix('+').filter(|_| value.starts_with(TOKEN_PREFIX));
+        let owner = flagged.unwrap_or(&value);
         if owner != SHARED {
             let (key, token) = (key.to_owned(), owner.to_owned());
             page.held.push(Holding {

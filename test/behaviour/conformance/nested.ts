@@ -41,6 +41,26 @@ async function quiet(locks: LockManager): Promise<number> {
 }
 
 export const NESTING: Behaviours = {
+  'nested: one that shares the lock is not refused for a lease that it does not get': async (
+    place,
+  ) => {
+    const locks = await place.open();
+    const brief = { ttl: 1, maxHold: 1, linger: 60_000, stallTimeout: 0 };
+    await locks.request('x', { ttl: 60_000 }, async (outer) => {
+      const { remaining } = outer;
+      await locks.request('x', { ...AGAIN, ...brief }, async (inner) => {
+        assert.equal(inner.fence, outer.fence);
+        assert.ok(inner.remaining > remaining / 2);
+      });
+      const refused = { name: 'RangeError' };
+      await assert.rejects(locks.request('x', brief, NEVER), refused, 'it shares nothing');
+      await assert.rejects(locks.request('y', { ...AGAIN, ...brief }, NEVER), refused);
+      const wrong = { ...AGAIN, ttl: 'soon' as '1s' };
+      await assert.rejects(locks.request('x', wrong, NEVER), /ttl/);
+    });
+    await assert.rejects(locks.request('x', { ...AGAIN, ttl: 1 }, NEVER), { name: 'RangeError' });
+  },
+
   'reentrant: a nested request gets the lease of the one around it, without the store': async (
     place,
   ) => {

@@ -45,14 +45,17 @@ impl Cluster {
 }
 
 impl PageConnection {
-    /// Reads a lock key by key, as `inspect.lua` reads it at once; none if it is free, or other code's.
+    /// Reads a lock key by key, as `inspect.lua` reads it at once; none if it is free, or
+    /// other code's unless that is asked for.
     pub(super) async fn read_apart(&mut self, key: &str) -> Result<Option<Inspected>, Failure> {
         let keys = LockKeys::from_key(key);
         let [_, queue, waiters, shared, _] = keys.side_keys().map(|side| side.to_string());
         let asked = [redis::cmd("GET").arg(key).clone(), redis::cmd("PTTL").arg(key).clone()];
         let [value, remaining_ms] = self.read(&keys, asked).await?;
         let (value, remaining_ms): (Option<String>, i64) = (parsed(value)?, parsed(remaining_ms)?);
-        let Some(value) = value.filter(|value| value.starts_with("hf1.")) else { return Ok(None) };
+        let Some(value) = value.filter(|value| self.foreign || value.starts_with("hf1.")) else {
+            return Ok(None);
+        };
         let mut lock = Inspected { value, remaining_ms, ..Inspected::default() };
         if let Some(token) = lock.value.strip_prefix(SHARED).and_then(|it| it.strip_prefix('.')) {
             lock.shares = vec![(token.to_owned(), remaining_ms, 0)];

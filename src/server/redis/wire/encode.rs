@@ -135,13 +135,19 @@ pub(super) fn write_script(
     };
 }
 
-/// The command that asks for at most `most` holders and waiters of a lock.
-pub(in crate::server) fn inspection(keys: &LockKeys, most: u64, with_source: bool) -> Command {
+/// The command that asks for at most `most` holders and waiters of a lock; `foreign`: for the value of other code, too.
+pub(in crate::server) fn inspection(
+    keys: &LockKeys,
+    most: u64,
+    foreign: bool,
+    with_source: bool,
+) -> Command {
     let mut command = Command::new();
     let send_mode = if with_source { SendMode::WithSource } else { SendMode::Plain };
     command.begin_script(Script::Inspect, send_mode);
     let [_, queue, waiters, shared, _] = keys.side_keys();
     command.arg(4).arg(keys.lock()).arg(queue).arg(waiters).arg(shared).arg(most);
+    command.arg(if foreign { "foreign" } else { "" });
     command
 }
 
