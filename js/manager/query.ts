@@ -71,7 +71,8 @@ export interface HeldLockInfo {
 }
 
 /**
- * One waiter for a lock. The callers of one manager that wait for the same lock count as one.
+ * One waiter for a lock. The callers of one manager that wait to hold the same lock exclusively count as one, since they
+ * have one place in the queue; those that wait to share it have one each.
  *
  * @example
  * ```ts
@@ -191,11 +192,12 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
   };
 }
 
-/** For each lock the first waiter of each manager: those for shares have an entry each, others one for all. */
+/** For each lock those who wait to share it, and of the others the first of each manager. */
 function firstOfEach(pending: Page['pending']): Page['pending'] {
   const first = new Map<string, Page['pending'][number]>();
   for (const waiter of pending) {
-    const whose = JSON.stringify([waiter.key, clientOf(waiter.token) ?? waiter.token]);
+    const { key, shared, token } = waiter;
+    const whose = JSON.stringify([key, shared, shared ? token : (clientOf(token) ?? token)]);
     if (!first.has(whose)) first.set(whose, waiter);
   }
   return [...first.values()];

@@ -66,7 +66,7 @@ function viewsOf({ held: all, pending }: LockSnapshot): LockView[] {
       kind: kindOf(name),
       mode: holders[0]?.mode ?? null,
       holders: holders.map(holderOf),
-      waiters: (waited.get(name) ?? []).map(waiterOf),
+      waiters: firstOfEach(waited.get(name) ?? []).map(waiterOf),
     };
   });
 }
@@ -125,6 +125,12 @@ function holderOf({ token, ttl, ...info }: HeldLockInfo): Holder {
 /** The tokens of the holders of a lock, to tell them from those before. */
 export function tokensOf({ holders }: Pick<LockView, 'holders'>): string[] {
   return holders.map((holder) => TOKENS.get(holder) ?? '');
+}
+
+/** The first waiter of each process, which may wait for several shares. */
+function firstOfEach(waiters: readonly PendingLockInfo[]): PendingLockInfo[] {
+  const seen = new Set<string>();
+  return waiters.filter(({ clientId }) => !seen.has(clientId) && seen.add(clientId));
 }
 
 function waiterOf({ label, clientId, mode, position, waited }: PendingLockInfo): Waiter {

@@ -87,7 +87,11 @@ test('a query does not wait for what waits itself, or cannot be sent', async (t)
 test('other code is told as the holder of the one lock that is asked for', async () => {
   await server.admin.set('lock:old', 'somebody+', 'PX', 60_000);
   await server.admin.set('lock:older', 'for ever');
-  assert.deepEqual(await locks.query(), { held: [], pending: [] }, 'among all keys it may be anything');
+  assert.deepEqual(
+    await locks.query(),
+    { held: [], pending: [] },
+    'among all keys it may be anything',
+  );
   const waiting = locks.acquire('old', { label: 'me' });
   await until(() => locks.stats().waiting === 1, 'the caller to wait');
   const { held, pending } = await locks.query({ name: 'old' });

@@ -74,29 +74,30 @@ export const ASKING: Behaviours = {
     for (const { waited } of pending) assert.ok(Number.isInteger(waited) && waited < 60_000);
   },
 
-  'query: the callers of one manager that wait for a lock count as one, in each mode': async (
-    place,
-  ) => {
-    const [a, b] = await openSeveral(place, 'a', 'b');
-    const c = await place.open({ label: 'c' });
-    await a.acquire('x', LONG);
-    await a.acquire('y', LONG);
-    for (const label of ['first', 'second', 'third']) {
-      await enqueue(b, 'x', { ...SHARED, label });
-      await enqueue(b, 'y', { label });
-    }
-    await enqueue(c, 'x', SHARED);
-    const first = { clientId: b.clientId, label: 'first', position: 1 };
-    const pending = (await a.query()).pending.map(({ waited, ...waiter }) => {
-      assert.ok(waited >= 0);
-      return waiter;
-    });
-    assert.deepEqual(pending, [
-      { name: 'x', mode: 'shared', ...first },
-      { name: 'x', mode: 'shared', clientId: c.clientId, label: 'c', position: 4 },
-      { name: 'y', mode: 'exclusive', ...first },
-    ]);
-  },
+  'query: the callers of one manager that wait for the whole lock count as one, and those for shares each':
+    async (place) => {
+      const [a, b] = await openSeveral(place, 'a', 'b');
+      const c = await place.open({ label: 'c' });
+      await a.acquire('x', LONG);
+      await a.acquire('y', LONG);
+      for (const label of ['first', 'second', 'third']) {
+        await enqueue(b, 'x', { ...SHARED, label });
+        await enqueue(b, 'y', { label });
+      }
+      await enqueue(c, 'x', SHARED);
+      const first = { clientId: b.clientId, label: 'first', position: 1 };
+      const pending = (await a.query()).pending.map(({ waited, ...waiter }) => {
+        assert.ok(waited >= 0);
+        return waiter;
+      });
+      assert.deepEqual(pending, [
+        { name: 'x', mode: 'shared', ...first },
+        { name: 'x', mode: 'shared', ...first, label: 'second', position: 2 },
+        { name: 'x', mode: 'shared', ...first, label: 'third', position: 3 },
+        { name: 'x', mode: 'shared', clientId: c.clientId, label: 'c', position: 4 },
+        { name: 'y', mode: 'exclusive', ...first },
+      ]);
+    },
 
   'query: only names that begin so, taken literally, and only those of the prefix': async (
     place,

@@ -120,6 +120,8 @@ const CALLS: Record<string, Case> = {
   'a callback that returns nothing': (locks) => locks.request('a', () => {}),
   'a callback that rejects': (locks) =>
     locks.request('a', () => Promise.reject(new RangeError('mine'))),
+  'a name with a zero': (locks) => locks.request('a\0b', ok),
+  'a name that is no character': (locks) => locks.request('\uffff', ok),
   'a lock knows its name and mode': (locks) =>
     locks.request('a b/ä', ({ name, mode }: Granted) => [name, mode]),
 };
@@ -239,6 +241,83 @@ const STORIES: Record<string, Case> = {
     return result === undefined ? 'rejected' : 'fulfilled';
   },
 
+  'steal: a request that waits gets the lock behind the thief': async (locks) => {
+    const log: string[] = [];
+    locks.request('behind', () => new Promise(() => {})).catch(() => {});
+    const waiting = locks.request('behind', () => log.push('waiter'));
+    await locks.request('behind', { steal: true }, () => log.push('thief'));
+    await waiting;
+    return log;
+  },
+
+  'query: each request that waits to share': async (locks) => {
+    const holder = await hold(locks, 'a');
+    const waiting = [1, 2, 3].map(() => locks.request('a', { mode: 'shared' }, later));
+    await locks.request('a', { ifAvailable: true }, () => {});
+    const during = await seen(locks);
+    holder.open();
+    await holder.ended;
+    const after = await seen(locks);
+    await Promise.all(waiting);
+    return [during, after];
+  },
+
+  'query: who holds, with an exclusive request between shared ones': async (locks) => {
+    const modes = async () => (await locks.query()).held.map(({ mode }) => mode);
+    const [first, second, third] = [gate(), gate(), gate()];
+    const before = [1, 2].map(() => locks.request('a', { mode: 'shared' }, () => first.opened));
+    const between = locks.request('a', () => second.opened);
+    const behind = [1, 2].map(() => locks.request('a', { mode: 'shared' }, () => third.opened));
+    const states = [await modes()];
+    first.open();
+    await Promise.all(before);
+    states.push(await modes());
+    second.open();
+    await between;
+    states.push(await modes());
+    third.open();
+    await Promise.all(behind);
+    return states;
+  },
+
+  'order: of requests for two names, of which those for one share it': async (locks) => {
+    const log: string[] = [];
+    const { opened, open } = gate();
+    const sharing = [1, 2, 3].map((i) =>
+      locks.request('a', { mode: 'shared' }, async () => {
+        log.push(`a ${i}`);
+        await opened;
+      }),
+    );
+    const whole = locks.request('a', () => log.push('a whole'));
+    await locks.request('b', () => log.push('b'));
+    open();
+    await Promise.all([...sharing, whole]);
+    return log;
+  },
+
+  'signal: aborted in the same turn, and the lock is free afterwards': async (locks) => {
+    const controller = new AbortController();
+    const first = fate(() => locks.request('a', { signal: controller.signal }, () => 'got it'));
+    const next = fate(() => locks.request('a', () => 'next'));
+    controller.abort();
+    return [await first, await next];
+  },
+
+  'a callback that throws what has a then, which nobody calls': async (locks) => {
+    let calls = 0;
+    const value = () => {
+      calls += 1;
+    };
+    const thrown = Object.defineProperty({}, 'then', { value });
+    const failure = await locks
+      .request('a', async () => {
+        throw thrown;
+      })
+      .catch((error) => error === thrown || 'another');
+    return [failure, calls];
+  },
+
   'query: nothing': seen,
 
   'query: who holds, and who waits': async (locks) => {
@@ -264,6 +343,12 @@ const calls = Object.entries(CALLS).map(([title, call]): [string, Case] => [
   (locks) => fate(() => call(locks)),
 ]);
 
+const REFUSED = { error: 'TypeError', isDomException: false };
+
+function different(title: string, call: Case, ours: unknown): [string, readonly [Case, unknown]] {
+  return [title, [(locks) => fate(() => call(locks)), ours]];
+}
+
 /** Node 24 never releases the lock of this one, so it comes last, with a name of its own. */
 const THROWN: [string, Case] = [
   'a callback that throws',
@@ -274,6 +359,48 @@ const THROWN: [string, Case] = [
       }),
     ),
 ];
+
+/**
+ * Cases in which holdfast differs, see docs/web-locks.md: a lock that a thief has taken ends its request when the callback has
+ * ended, and names are texts of Unicode. Each with what holdfast does.
+ */
+export const DIFFERENT: ReadonlyMap<string, readonly [Case, unknown]> = new Map([
+  different('an empty name', (locks) => locks.request('', ok), REFUSED),
+  different('a name of half a pair', (locks) => locks.request('\ud800', ok), REFUSED),
+  different(
+    'a name of two halves in the wrong order',
+    (locks) => locks.request('\udc00\ud800', ok),
+    REFUSED,
+  ),
+  different(
+    'query: exclusive requests of one manager that wait',
+    async (locks) => {
+      const holder = await hold(locks, 'several');
+      const waiting = [1, 2].map(() => locks.request('several', () => {}));
+      await locks.request('several', { ifAvailable: true }, () => {});
+      const { pending } = await locks.query();
+      holder.open();
+      await Promise.all(waiting);
+      return pending.length;
+    },
+    { result: 1 },
+  ),
+  different(
+    'steal: who held the lock learns of it by its promise while its callback runs',
+    async (locks) => {
+      const { opened, open } = gate();
+      let isOver = false;
+      const robbed = fate(() => locks.request('robbed', () => opened)).finally(() => {
+        isOver = true;
+      });
+      await locks.request('robbed', { steal: true }, later);
+      const before = isOver;
+      open();
+      return [before, ((await robbed) as { error?: string }).error];
+    },
+    { result: [false, 'LockLostError'] },
+  ),
+]);
 
 /** All of them. */
 export const CASES: ReadonlyMap<string, Case> = new Map([

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { holdfast } from '../../support/holdfast.js';
-import { CASES, type WebLocks } from './cases.js';
+import { CASES, DIFFERENT, type WebLocks } from './cases.js';
 
 const PATIENCE_MS = 10_000;
 
@@ -26,7 +26,8 @@ async function main(url: string): Promise<void> {
   // To the compiler it can stand in, too.
   const standIn: Pick<LockManager, 'query' | 'request'> = locks;
   const stand = standIn as unknown as WebLocks;
-  for (const [title, run] of CASES) {
+  const different = [...DIFFERENT].map(([title, [run]]) => [title, run] as const);
+  for (const [title, run] of [...different, ...CASES]) {
     const [theirs, ours] = [await outcome(run, native), await outcome(run, stand)];
     console.log(JSON.stringify({ title, theirs, ours }));
   }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { RedisServer } from '../../support/server.js';
-import { CASES } from './cases.js';
+import { CASES, DIFFERENT } from './cases.js';
 import { nodeWithWebLocks } from './node.js';
 
 const run = promisify(execFile);
@@ -47,6 +47,13 @@ for (const where of ['memory:', 'a server'] as const) {
         const compared = results.get(title);
         assert.ok(compared !== undefined, 'it was not tried');
         assert.deepEqual(compared.ours, compared.theirs);
+      });
+    }
+    for (const [title, [, ours]] of DIFFERENT) {
+      test(`it differs: ${title}`, () => {
+        const compared = results.get(title);
+        assert.deepEqual(compared?.ours, ours);
+        assert.notDeepEqual(compared?.theirs, ours, 'it differs no more');
       });
     }
   });
