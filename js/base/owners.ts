@@ -3,11 +3,10 @@
 import { Buffer } from 'node:buffer';
 import { checkText } from './checks.js';
 import { argumentError } from './errors.js';
-import { fitLabel } from './label.js';
 
 const OWNER_BYTES_MAX = 256;
 /** No manager has a name that begins so. */
-const TOKEN = /^hf1\.~([A-Za-z0-9_-]+)\.1\./;
+const TOKEN = /^hf1\.~([A-Za-z0-9_-]+)\.1$/;
 
 /** @internal */
 export function checkOwner(owner: unknown): asserts owner is string {
@@ -18,9 +17,9 @@ export function checkOwner(owner: unknown): asserts owner is string {
   throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
-/** The token of an owner: its name, and the same as a label for people. @internal */
+/** The token of an owner, the same in every process. @internal */
 export function tokenOfOwner(owner: string): string {
-  return `hf1.~${Buffer.from(owner).toString('base64url')}.1.${fitLabel(owner)}`;
+  return `hf1.~${Buffer.from(owner).toString('base64url')}.1`;
 }
 
 /** The owner that has a token; `null` if it is none of these tokens. @internal */

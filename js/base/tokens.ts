@@ -1,6 +1,7 @@
 /** Owner tokens of holdfast, `hf1.<client>.<n>[.<label>]`: what they tell about the holder of a lock. */
 
 import { readLabel } from './label.js';
+import { ownerOf } from './owners.js';
 
 /** `n` is the time since the start of the client, in units of 4 µs. */
 const TICKS_PER_MS = 250;
@@ -31,11 +32,11 @@ export function slotStateOf(token: string): string | undefined {
 
 /**
  * The label of a token of holdfast, `hf1.<client>.<n>.<label>`, as its caller has given it. Behind a space stands the
- * state of a slot.
+ * state of a slot. An owner that its caller has named is its own label.
  */
 export function labelOf(token: string): string | undefined {
   const written = /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
-  return written === undefined ? undefined : readLabel(written);
+  return written === undefined ? (ownerOf(token) ?? undefined) : readLabel(written);
 }
 
 /** Whether other code has written this value. */
