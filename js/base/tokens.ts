@@ -1,4 +1,6 @@
-/** Owner tokens of holdfast, `hf1.<client>.<n>[.<label>]`: what they tell about the holder of a lock. */
+/**
+ * Owner tokens of holdfast, `hf1.<client>.<n>[/<limit>[/<permits>]][.<label>]`: what they tell about the holder of a lock.
+ */
 
 import { readLabel } from './label.js';
 import { ownerOf } from './owners.js';
@@ -11,7 +13,7 @@ const CLIENT = /^([0-9a-f]{12})7[0-9a-f]{3}[89ab][0-9a-f]{15}$/;
 
 /** When the owner asked for the lock, by the clock of its machine; `null` if the token does not tell it. */
 export function askedAt(token: string): Date | null {
-  const [, client = '', n = ''] = /^hf1\.([^.]+)\.(\d+)(?:[. ]|$)/.exec(token) ?? [];
+  const [, client = '', n = ''] = /^hf1\.([^.]+)\.(\d+)(?:[. /]|$)/.exec(token) ?? [];
   const [, start] = CLIENT.exec(client) ?? [];
   if (start === undefined) return null;
   const asked = new Date(Number.parseInt(start, 16) + Number(n) / TICKS_PER_MS);
@@ -35,7 +37,7 @@ export function slotStateOf(token: string): string | undefined {
  * state of a slot. An owner that its caller has named is its own label.
  */
 export function labelOf(token: string): string | undefined {
-  const written = /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
+  const written = /^hf1\.[^.]+\.\d+(?:\/\d+){0,2}\.([^ ]+)/.exec(token)?.[1];
   return written === undefined ? (ownerOf(token) ?? undefined) : readLabel(written);
 }
 
@@ -46,10 +48,36 @@ export function isForeign(token: string): boolean {
 
 /** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */
 export function clientOf(token: string): string | null {
-  return /^hf1\.([^.]+)\.\d+(?:[. ]|$)/.exec(token)?.[1] ?? null;
+  return /^hf1\.([^.]+)\.\d+(?:[. /]|$)/.exec(token)?.[1] ?? null;
 }
 
 /** The number in a token of `client`, as in `hf1.<client>.<n>`; `NaN` for any other. */
 export function numberOf(token: string, client: string): number {
-  return clientOf(token) === client ? Number(token.split('.')[2]) : Number.NaN;
+  return clientOf(token) === client ? Number.parseInt(token.split('.')[2] ?? '', 10) : Number.NaN;
+}
+
+/** The core counts no further than this. */
+const LIMIT_MAX = 2 ** 32 - 1;
+
+/** What a token tells of a share, behind its number: of a lock with a `limit`, which is positive then. */
+export function termsOf(limit: number, permits: number): string {
+  if (limit <= 0) return '';
+  const most = `/${Math.min(limit, LIMIT_MAX)}`;
+  return permits === 1 ? most : `${most}/${Math.min(permits, LIMIT_MAX)}`;
+}
+
+/** The permits in what `termsOf` tells. */
+export function permitsIn(terms: string): number {
+  return Number(terms.split('/')[2] ?? 1);
+}
+
+/** How many permits the holder of a token has or asks for, and of how many; `limit` is `null` if there is none. */
+export function shareOf(token: string): {
+  readonly permits: number;
+  readonly limit: number | null;
+} {
+  const [, limit, permits = '1'] =
+    /^hf1\.[^.]+\.\d+\/(\d+)(?:\/(\d+))?(?:[. ]|$)/.exec(token) ?? [];
+  if (limit === undefined) return { permits: 1, limit: null };
+  return { permits: Number(permits), limit: Number(limit) };
 }

@@ -28,6 +28,7 @@ interface RunOptions extends PlaceOptions, CommandOptions {
   readonly conflictExitCode: number;
   readonly mode: LockMode;
   readonly limit?: number;
+  readonly permits?: number;
   readonly atLeast?: number;
   readonly label: string;
   readonly once?: string;
@@ -88,6 +89,11 @@ export function addRun(program: Command, end: (code: number) => void): void {
     )
     .option('--limit <n>', 'with --mode shared: the largest number of holders', whole(1, LIMIT_MAX))
     .option(
+      '--permits <n>',
+      'with --limit: how many of them this one counts as',
+      whole(1, LIMIT_MAX),
+    )
+    .option(
       '--at-least <time>',
       'hold the lock at least this long, even if the command ends sooner',
       upToALease,
@@ -96,7 +102,7 @@ export function addRun(program: Command, end: (code: number) => void): void {
       new Option(
         '--once <slot>',
         'run the command once per slot: a length such as 1h, or any other name',
-      ).conflicts(['mode', 'limit', 'atLeast']),
+      ).conflicts(['mode', 'limit', 'permits', 'atLeast']),
     )
     .option('--retry', 'with --once: if the command fails, the slot may be run again')
     .option('--keep <time>', 'with --once: how long to remember the slot', duration)
@@ -160,9 +166,9 @@ async function take(
   options: RunOptions,
   signal: AbortSignal,
 ): Promise<Lock | number> {
-  const { ttl, mode, limit, label, wait, json = false } = options;
+  const { ttl, mode, limit, permits, label, wait, json = false } = options;
   const waited = tellHolder(locks, name, json);
-  const wanted = { ttl, mode, label, ...(limit === undefined ? {} : { limit }) };
+  const wanted = { ttl, mode, label, limit, permits };
   try {
     if (options.ifAvailable !== true) return await locks.acquire(name, { ...wanted, wait, signal });
     const lock = await locks.tryAcquire(name, wanted);

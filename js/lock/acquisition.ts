@@ -1,3 +1,4 @@
+import { termsOf } from '../base/tokens.js';
 import type { OutcomeReader } from '../native/operations.js';
 import {
   AcquireOperation,
@@ -31,12 +32,13 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, leaveToExpire, awaitRelease, origin, set } = this.request;
+    const { share, permits, leaveToExpire, awaitRelease, origin, set } = this.request;
     const { name } = this;
     if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name, set);
     const { lease, fence, label = this.request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
-    const grant = { name, label, mode, lease, fence, leaveToExpire, awaitRelease } as const;
+    const terms = termsOf(share, permits);
+    const grant = { name, label, mode, terms, lease, fence, leaveToExpire, awaitRelease } as const;
     const lock = HeldLock.begin(this.#manager, grant);
     setOrigin(lock, origin);
     return lock;

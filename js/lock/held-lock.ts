@@ -2,6 +2,7 @@ import { isUnreachable, LockLostError, type LockLostReason } from '../base/error
 import { isLeaderLock } from '../base/names.js';
 import { ownerOf } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
+import { permitsIn } from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -42,6 +43,8 @@ export interface Grant {
   readonly name: string;
   readonly label: string;
   readonly mode: LockMode;
+  /** What the token tells of a share with a limit, behind its number. */
+  readonly terms: string;
   readonly lease: number;
   readonly fence: number;
   /** Whether the end of the manager leaves the lock to expire. */
@@ -82,6 +85,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   readonly #lease: number;
   #place = 0;
   readonly #label: string;
+  readonly #terms: string;
   readonly #since: number;
   #flags: number;
   #lostBecause: LockLostReason | undefined;
@@ -89,12 +93,13 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   #abort: AbortController | undefined;
 
   constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
-    const { name, label, mode, lease, fence, leaveToExpire, awaitRelease } = grant;
+    const { name, label, mode, terms, lease, fence, leaveToExpire, awaitRelease } = grant;
     this.name = name;
     this.fence = fence;
     this.#manager = manager;
     this.#lease = lease;
     this.#label = label;
+    this.#terms = terms;
     this.#since = since;
     this.#flags =
       (mode === 'shared' ? SHARED : 0) |
@@ -163,6 +168,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
       fence,
       mode,
       label: this.#label,
+      terms: this.#terms,
       lease: this.#lease,
       leaveToExpire: false,
       awaitRelease: !this.#is(UNAWAITED),
@@ -182,13 +188,17 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     return this.#is(SHARED) ? 'shared' : 'exclusive';
   }
 
+  get permits(): number {
+    return permitsIn(this.#terms);
+  }
+
   get token(): string {
     // The next caller of this manager may own the lock with it.
     if (this.#is(RELEASED)) return '';
     this.#flags |= EXPORTED;
     if (this.#label.startsWith(VALUE)) return this.#label.slice(VALUE.length);
     const id = tokenIdOf(this.#lease);
-    const token = `hf1.${this.#manager.errors.client}.${id}`;
+    const token = `hf1.${this.#manager.errors.client}.${id}${this.#terms}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
   }
 

@@ -30,6 +30,8 @@ export interface Lock extends AsyncDisposable {
   readonly name: string;
   /** `'exclusive'`, or `'shared'` with other holders. Only `downgrade` changes it. */
   readonly mode: LockMode;
+  /** How many permits of the `limit` it has; 1 unless its caller asked for more. */
+  readonly permits: number;
   /**
    * The fencing token: a safe integer, strictly greater for every later owner of this lock. A
    * resource that refuses smaller fences than it has seen is safe even from an owner that was

@@ -23,6 +23,10 @@ export class NestedLock implements SharedHandle {
     return this.#owner.mode;
   }
 
+  get permits(): number {
+    return this.#owner.permits;
+  }
+
   get token(): string {
     return this.#owner.token;
   }

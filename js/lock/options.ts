@@ -173,7 +173,7 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly mode?: LockMode | undefined;
   /**
    * Only with `mode: 'shared'`: the largest number of holders that the lock may have, this caller included,
-   * a whole number from 1. If all callers give the same number, the lock is a semaphore. If not, a waiter with a lower
+   * a whole number from 1; or of permits, if some holders take several. If all callers give the same number, the lock is a semaphore. If not, a waiter with a lower
    * limit at the head of the queue also holds up those with higher limits behind it.
    *
    * @default undefined, no limit
@@ -190,6 +190,18 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default undefined (this caller alone)
    */
   readonly owner?: string | undefined;
+   * Only with `limit`: how many of the `limit` permits this holder takes, a whole number from 1 to `limit`. It gets all
+   * of them or none, and a waiter for many is not overtaken by later ones for few.
+   *
+   * @default 1
+   *
+   * @example
+   * ```ts
+   * await using half = await locks.acquire('gpu', { mode: 'shared', limit: 8, permits: 4 })
+   * console.log(half.permits) // 4
+   * ```
+   */
+  readonly permits?: number | undefined;
   /**
    * Only with `renew: false`: a lock that was not released stays held until its lease ends, even if the manager is
    * closed, the process ends or `maxHold` is over before. The end of its lease is then not a loss. For work that one of many processes may
@@ -318,6 +330,8 @@ export interface AcquireRequest extends HoldOptions {
   readonly signal: AbortSignal | undefined;
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
+  /** How many of the limit it takes. */
+  readonly permits: number;
   readonly reentrant: boolean;
   /** The owner that the caller has named. */
   readonly owner?: string | undefined;
@@ -354,6 +368,7 @@ const TRY_ACQUIRE_OPTIONS = [
   'linger',
   'mode',
   'owner',
+  'permits',
 ];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
@@ -541,6 +556,7 @@ function fillHolding(
     ...hold,
     label,
     share,
+    permits: checkPermits(given),
     wait,
     signal,
     reentrant,
@@ -587,6 +603,15 @@ function checkShare({ mode = 'exclusive', limit }: Given<TryAcquireOptions>): nu
   }
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
   return limit;
+}
+
+function checkPermits({ limit, permits }: Given<TryAcquireOptions>): number {
+  if (permits === undefined) return 1;
+  if (limit === undefined) {
+    throw argumentError('ERR_INVALID_ARG_VALUE', 'permits needs a limit, of which it is a part');
+  }
+  checkWholeNumber(permits, 'permits', 1, limit);
+  return permits;
 }
 
 /** Options that exclude each other; `refusal` makes the error. */

@@ -5,6 +5,7 @@ import { argumentError, LockConnectionError, LockError, LockLostError } from '..
 import { checkKey, checkName, checkNames, checkSlot, leaderLockOf } from '../base/names.js';
 import { tokenOfOwner } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
+import { shareOf } from '../base/tokens.js';
 import { Campaigns } from '../lead/campaigns.js';
 import { lead } from '../lead/lead.js';
 import {
@@ -481,7 +482,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       if (owned === null) throw this.#notHeld(name, 'adopt', who);
       return owned;
     }
-    const adopted = { ...request, share };
+    const adopted = { ...request, ...adoptedShare(share, token) };
     const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
     return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
@@ -508,8 +509,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#check(name);
     checkTtl(ttl);
     const label = `${VALUE}${value}`;
-    const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
-    const held = { ttl, renew, leaveToExpire, label, share, maxHold: Number.POSITIVE_INFINITY };
+    const share = adoptedShare(mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE, token);
+    const held = { ttl, renew, leaveToExpire, label, ...share, maxHold: Number.POSITIVE_INFINITY };
     const request = { ...this.#defaultRequest, ...held };
     const outcome = await this.#channel.submit(adoptOperation(name, token, request));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
@@ -811,7 +812,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     request: AcquireRequest,
   ): Promise<LockSet | null | undefined> {
     const { wait, label, signal, leaveToExpire, awaitRelease } = request;
-    const terms = { label, mode: 'exclusive', leaveToExpire, awaitRelease } as const;
+    const terms = { label, mode: 'exclusive', terms: '', leaveToExpire, awaitRelease } as const;
     const outcome = await this.#untilAborted(acquireAllOperation(names, request), signal);
     const { code } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
@@ -1042,4 +1043,11 @@ export interface LockManager {
     event: E,
     listener: (...args: LockManagerEvents[E]) => void,
   ): this;
+}
+
+/** What is adopted from the owner of `token`, at most `share`: of a share with a limit all its permits. */
+function adoptedShare(share: number, token: string): Pick<AcquireRequest, 'share' | 'permits'> {
+  const { permits, limit } = shareOf(token);
+  if (limit === null || share === SHARE_EXCLUSIVE) return { share, permits: 1 };
+  return { share: limit, permits };
 }

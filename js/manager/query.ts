@@ -1,7 +1,7 @@
 /** The holders and waiters of all locks, as the store has them. */
 
 import { ownerOf } from '../base/owners.js';
-import { askedAt, clientOf, DONE, isForeign, labelOf, slotStateOf } from '../base/tokens.js';
+import { askedAt, clientOf, DONE, isForeign, labelOf, shareOf, slotStateOf } from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
@@ -48,6 +48,10 @@ export interface HeldLockInfo {
   readonly idleFor: number | null;
   /** How the lock is held. */
   readonly mode: LockMode;
+  /** How many permits the holder has; 1 unless it asked for more. */
+  readonly permits: number;
+  /** The `limit` with which the holder asked for its share; `null` if it gave none. */
+  readonly limit: number | null;
   /** The holder: the `clientId` of its manager; empty if `owner` or other code is the holder. */
   readonly clientId: string;
   /** The `owner` that was named when the lock was acquired; `null` if none was. */
@@ -84,6 +88,8 @@ export interface PendingLockInfo {
   readonly name: string;
   /** How the waiter wants to hold the lock. */
   readonly mode: LockMode;
+  /** How many permits it waits for; 1 unless it asked for more. */
+  readonly permits: number;
   /** The waiter: the `clientId` of its manager. */
   readonly clientId: string;
   /** The label of the waiter, or of the first of several; `null` if it has none. */
@@ -172,6 +178,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
     held: held.map(({ key, shared, token, fence, ttl, idle }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
+      ...shareOf(token),
       ...stateOf(token, idle),
       clientId: ownerOf(token) === null ? (clientOf(token) ?? '') : '',
       owner: ownerOf(token),
@@ -184,6 +191,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
     pending: firstOfEach(pending).map(({ key, shared, token, position, waited }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
+      permits: shareOf(token).permits,
       clientId: clientOf(token) ?? '',
       label: labelOf(token) ?? null,
       position,

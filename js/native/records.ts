@@ -40,10 +40,14 @@ interface HoldNumbers {
   readonly linger: number;
 }
 
-/** `wait` is in ms, `WAIT_NEVER` or `WAIT_STEAL`; `share` is one of the sentinels, or the limit. */
+/**
+ * `wait` is in ms, `WAIT_NEVER` or `WAIT_STEAL`; `share` is one of the sentinels, or the limit, of which `permits` are
+ * asked for.
+ */
 interface AcquireNumbers extends HoldNumbers {
   readonly wait: number;
   readonly share: number;
+  readonly permits: number;
   readonly label: string;
 }
 
@@ -69,13 +73,13 @@ export class AcquireOperation implements Operation {
   ) {}
 
   addTo(batch: OperationBatch, entry: number): void {
-    const { ttl, wait, share, maxHold, renew, leaveToExpire, linger, label } = this.request;
-    const stall = stallLimit(this.request);
+    const { ttl, wait, share, maxHold, renew, leaveToExpire, linger, permits } = this.request;
+    const [stall, left] = [stallLimit(this.request), +leaveToExpire];
     // One by one: this is the most frequent operation.
     const { Acquire } = OpKind;
-    batch.add(entry, Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire, linger);
+    batch.add(entry, Acquire, ttl, wait, share, maxHold, stall, +renew, left, linger, permits);
     batch.addString(this.name);
-    batch.addLabel(label);
+    batch.addLabel(this.request.label);
   }
 }
 
@@ -85,7 +89,7 @@ class OtherOperation implements Operation {
   readonly #numbers: readonly number[];
   readonly #strings: readonly string[];
 
-  /** `numbers`: eight at most; missing ones are 0. */
+  /** `numbers`: nine at most; missing ones are 0. */
   constructor(kind: number, numbers: readonly number[], strings = NO_STRINGS) {
     this.#kind = kind;
     this.#numbers = numbers;
@@ -208,7 +212,19 @@ export class OperationBatch {
   }
 
   /** Adds an operation. Its strings follow. */
-  add(entry: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0): void {
+  add(
+    entry: number,
+    kind: number,
+    a = 0,
+    b = 0,
+    c = 0,
+    d = 0,
+    e = 0,
+    f = 0,
+    g = 0,
+    h = 0,
+    i = 0,
+  ): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
     this.#count += 1;
@@ -222,6 +238,7 @@ export class OperationBatch {
     all[at + 7] = f;
     all[at + 8] = g;
     all[at + 9] = h;
+    all[at + 10] = i;
   }
 
   addString(string: string): void {

@@ -277,6 +277,7 @@ function requestOfMarker({ request }: OnceRequest, keep: number): AcquireRequest
     maxHold: Number.POSITIVE_INFINITY,
     wait: WAIT_NEVER,
     share: SHARE_EXCLUSIVE,
+    permits: 1,
     reentrant: false,
     leaveToExpire: false,
     linger: 0,

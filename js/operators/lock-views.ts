@@ -25,6 +25,9 @@ export interface Holder {
   readonly result: boolean;
   readonly label: string | null;
   readonly clientId: string;
+  /** How many permits it has, of the limit with which it asked; `null` without a limit. */
+  readonly permits: number;
+  readonly limit: number | null;
   /** When it asked for the lock, by its clock: it has held the lock at most since then. `null` if unknown. */
   readonly askedAt: Date | null;
   /** The fence of a share; `null` for an exclusive lock. */
@@ -41,6 +44,8 @@ export interface Waiter {
   readonly label: string | null;
   readonly clientId: string;
   readonly mode: LockMode;
+  /** How many permits it waits for. */
+  readonly permits: number;
   readonly position: number;
   /** How long it has waited, in ms. */
   readonly waited: number;
@@ -91,11 +96,27 @@ export function isDone({ holders }: Pick<LockView, 'holders'>): boolean {
   return holders.some(({ state }) => state === 'done');
 }
 
-/** How a lock is held, as people are told; `''` while it is free. A leader holds its lock alone. */
+/** The permits of a lock that are held, and the highest limit of its holders; `null` if one of them gave none. */
+export function permitsOf({ holders }: Pick<LockView, 'holders'>): {
+  readonly permits: number;
+  readonly limit: number | null;
+} {
+  const permits = holders.reduce((sum, holder) => sum + holder.permits, 0);
+  const limits = holders.map(({ limit }) => limit ?? Number.POSITIVE_INFINITY);
+  const limit = Math.max(...limits);
+  return { permits, limit: Number.isFinite(limit) ? limit : null };
+}
+
+/**
+ * How a lock is held, as people are told; `''` while it is free. A leader holds its lock alone, and of a semaphore some
+ * permits are held.
+ */
 export function modeOf(view: LockView): string {
   const { kind, mode } = view;
   if (isDone(view)) return 'done';
-  return kind === 'leader' && mode === 'exclusive' ? 'leader' : (mode ?? '');
+  if (kind === 'leader' && mode === 'exclusive') return 'leader';
+  const { permits, limit } = permitsOf(view);
+  return limit === null ? (mode ?? '') : `shared, ${permits} of ${limit}`;
 }
 
 /** `*` stands for any text, `?` for one character. */
@@ -115,9 +136,9 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
   return groups;
 }
 
-function holderOf({ token, ttl, ...info }: HeldLockInfo): Holder {
-  const { state, result, label, clientId, askedAt, fence } = info;
-  const holder = { state, result, label, clientId, askedAt, fence, lease: ttl };
+function holderOf({ token, ttl: lease, ...info }: HeldLockInfo): Holder {
+  const { state, result, label, clientId, permits, limit, askedAt, fence } = info;
+  const holder = { state, result, label, clientId, permits, limit, askedAt, fence, lease };
   TOKENS.set(holder, token);
   return holder;
 }
@@ -133,8 +154,8 @@ function firstOfEach(waiters: readonly PendingLockInfo[]): PendingLockInfo[] {
   return waiters.filter(({ clientId }) => !seen.has(clientId) && seen.add(clientId));
 }
 
-function waiterOf({ label, clientId, mode, position, waited }: PendingLockInfo): Waiter {
-  return { label, clientId, mode, position, waited };
+function waiterOf({ label, clientId, mode, permits, position, waited }: PendingLockInfo): Waiter {
+  return { label, clientId, mode, permits, position, waited };
 }
 
 /** How long the waiter that has waited longest has waited, in ms; 0 if there is none. */

@@ -7,6 +7,7 @@ import {
   type Holder,
   type LockView,
   nameOf,
+  permitsOf,
   tokensOf,
   type Waiter,
 } from '../operators/lock-views.js';
@@ -17,6 +18,9 @@ export interface Row {
   readonly name: string;
   readonly kind: LockView['kind'];
   readonly mode: LockMode | null;
+  /** How many permits are held, and of how many; `limit` is `null` if a holder gave none. */
+  readonly permits: number;
+  readonly limit: number | null;
   /** Stands for the holders: it changes whenever another gets the lock. */
   readonly owners: string;
   readonly holders: readonly RowHolder[];
@@ -31,6 +35,7 @@ interface RowHolder {
   readonly result: boolean;
   readonly label: string | null;
   readonly client: string;
+  readonly permits: number;
   readonly fence: number | null;
   /** Since when it holds the lock, as far as is known. */
   readonly since: number;
@@ -43,6 +48,7 @@ interface RowWaiter {
   readonly label: string | null;
   readonly client: string;
   readonly mode: LockMode;
+  readonly permits: number;
   readonly since: number;
 }
 
@@ -72,7 +78,7 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   const same = before !== undefined && TOKENS.get(before) === tokens;
   const owners = same ? before.owners : ownersOf(view);
   const { name, kind, mode } = view;
-  const row: Row = { name, kind, mode, owners, holders, waiters, changes };
+  const row: Row = { name, kind, mode, ...permitsOf(view), owners, holders, waiters, changes };
   TOKENS.set(row, tokens);
   return row;
 }
@@ -103,20 +109,20 @@ function withoutLeases({ owners, mode, holders, waiters, changes }: Row): string
 }
 
 function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
-  const { state, result, label, clientId: client, fence, lease } = holder;
+  const { state, result, label, clientId: client, permits, fence, lease } = holder;
   const unseen = { since: now, began: 'or earlier' } as const;
   const { since, began } = observer.holdOf(holder) ?? unseen;
   const ends = lease === null ? null : steady(now + lease, before?.ends);
-  return { state, result, label, client, fence, since, began, ends };
+  return { state, result, label, client, permits, fence, since, began, ends };
 }
 
 function waiterOf(
-  { label, clientId, mode, waited }: Waiter,
+  { label, clientId, mode, permits, waited }: Waiter,
   now: number,
   before?: RowWaiter,
 ): RowWaiter {
   const same = before?.client === clientId ? before.since : undefined;
-  return { label, client: clientId, mode, since: steady(now - waited, same) };
+  return { label, client: clientId, mode, permits, since: steady(now - waited, same) };
 }
 
 function steady(time: number, before: number | null | undefined): number {

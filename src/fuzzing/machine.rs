@@ -11,7 +11,6 @@ use crate::protocol::{
     ServerTime, Take, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -343,7 +342,7 @@ fn ttl(bytes: &mut Bytes<'_>) -> Duration {
 fn mode(bytes: &mut Bytes<'_>) -> Mode {
     match bytes.below(3) {
         0 => Mode::Exclusive,
-        limit => Mode::Shared { limit: NonZeroU32::new(u32::from(limit == 2)) },
+        limit => Mode::permits(1, u32::from(limit == 2)),
     }
 }
 

@@ -10,7 +10,6 @@ use crate::protocol::{
 use crate::server::redis::{Dialect, wire};
 use redis::Value;
 use std::cell::RefCell;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// More steps find no additional defects.
@@ -226,6 +225,6 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
 fn mode(bytes: &mut Bytes<'_>) -> Mode {
     match bytes.byte() % 4 {
         0 => Mode::Exclusive,
-        limit => Mode::Shared { limit: NonZeroU32::new(u32::from(limit) - 1) },
+        limit => Mode::permits(1, u32::from(limit) - 1),
     }
 }

@@ -3,7 +3,7 @@
 use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
 use super::timers::Timers;
-use crate::protocol::{Mono, OpId, TICK_US, Token, TokenId, Tokens};
+use crate::protocol::{Mode, Mono, OpId, TICK_US, Token, TokenId, Tokens};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ impl Context {
         TokenId(self.last_token)
     }
 
-    pub(super) fn token(&self, id: TokenId, label: &str) -> Token {
-        self.tokens.labelled(id.0, label)
+    pub(super) fn token(&self, id: TokenId, mode: Mode, label: &str) -> Token {
+        self.tokens.labelled(id.0, mode, label)
     }
 
     /// The number of a token, if it is this manager's.

@@ -203,7 +203,7 @@ impl Machine {
         let is_open = self.servers.asks(id);
         let Some(old) = self.remove_entry(id) else { return };
         let new = self.context.next_token_id();
-        let token = self.context.token(new, &old.label);
+        let token = self.context.token(new, old.mode, &old.label);
         self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
         self.give_back(old.keys, old.token, old.uncertain || is_open);

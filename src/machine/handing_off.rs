@@ -171,7 +171,7 @@ impl Machine {
     /// An entry for the caller here that gets a share by handoff.
     fn successor(&mut self, id: TokenId) -> Option<Successor> {
         let (context, held) = (&mut self.context, self.leases.get(id)?);
-        if !matches!(held.mode, Mode::Shared { limit: Some(_) })
+        if !matches!(held.mode, Mode::Shared { limit: Some(_), .. })
             || held.budget.is_spent(context.now)
         {
             return None;

@@ -36,8 +36,8 @@ impl HandoffBudget {
     pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
         let left = match mode {
             Mode::Exclusive => block - 1,
-            Mode::Shared { limit: Some(_) } => HANDOFFS_MAX,
-            Mode::Shared { limit: None } => 0,
+            Mode::Shared { limit: Some(_), .. } => HANDOFFS_MAX,
+            Mode::Shared { limit: None, .. } => 0,
         };
         Self { left, until: now + ttl / 2 }
     }

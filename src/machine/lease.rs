@@ -275,7 +275,7 @@ impl Leases {
     }
 
     pub(super) fn token_of(context: &Context, held: &Lease) -> Token {
-        context.token(held.id.token_id(), &held.label)
+        context.token(held.id.token_id(), held.mode, &held.label)
     }
 
     /// Changes a lease, and updates its timer.

@@ -11,7 +11,7 @@ use super::request::{CallError, Fallback, Finished};
 use super::servers::Servers;
 use super::timers::Owner;
 use super::waiting_room::Rank;
-use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, ServerTime, TokenId};
+use crate::protocol::{Call, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(super) fn acquire_all(
     }
     let mut locks = keys.into_iter().map(|keys| {
         let id = context.next_token_id();
-        (keys, context.token(id, label))
+        (keys, context.token(id, Mode::Exclusive, label))
     });
     let (first, epoch) = (locks.next()?, ServerTime::default());
     Some(Call::AcquireAll { first, others: locks.collect(), ttl, epoch })

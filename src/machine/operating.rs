@@ -26,7 +26,9 @@ impl Machine {
     ) {
         let id = self.context.next_token_id();
         let label = if label.is_empty() { owner.label().into() } else { label };
-        let token = self.context.token(id, &label);
+        // The share of the owner is taken over with all its permits.
+        let mode = if mode.is_shared() { owner.share() } else { mode };
+        let token = self.context.token(id, mode, &label);
         self.end_releases_of(&token);
         let call = Call::Adopt { keys, token, epoch: ServerTime::default(), owner, ttl, mode };
         self.begin_one_shot(op, call, Purpose::Adopt { id, label, hold });
@@ -34,7 +36,7 @@ impl Machine {
 
     pub(super) fn force(&mut self, op: OpId, keys: LockKeys, foreign: bool, owners: &[String]) {
         let id = self.context.next_token_id();
-        let (token, epoch) = (self.context.token(id, ""), ServerTime::default());
+        let (token, epoch) = (self.context.token(id, Mode::Exclusive, ""), ServerTime::default());
         let owners = owners.iter().map(|owner| Token::from_text(owner)).collect();
         let call = Call::Force { keys, token, epoch, foreign, seen: None, owners };
         self.begin_one_shot(op, call, Purpose::Force);

@@ -59,7 +59,7 @@ impl AcquireRequest {
     ) -> (TokenId, Entry) {
         let id = context.next_token_id();
         let (keys, label, token) =
-            (self.keys.clone(), Arc::clone(&self.label), context.token(id, &self.label));
+            (self.keys.clone(), Arc::clone(&self.label), context.token(id, self.mode, &self.label));
         let (ttl, mode, intent) = (self.ttl, self.mode, self.intent());
         (id, Entry::new(keys, token, ttl, label, mode, beneficiary, intent))
     }
@@ -133,8 +133,8 @@ const SPARE_LENGTH_MAX: usize = 4;
 fn entries_max(mode: Mode) -> usize {
     match mode {
         Mode::Exclusive => 1,
-        Mode::Shared { limit: None } => usize::MAX,
-        Mode::Shared { limit: Some(limit) } => limit.get() as usize,
+        Mode::Shared { limit: None, .. } => usize::MAX,
+        Mode::Shared { limit: Some(limit), permits } => (limit.get() / permits).max(1) as usize,
     }
 }
 

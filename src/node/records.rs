@@ -2,17 +2,17 @@
 //!
 //! An operation is [`OPERATION_LENGTH`] numbers on the way in, by their index, with times in ms:
 //!
-//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 9: `hold` |
-//! |---|---|---|---|---|---|
-//! | `Acquire` | entry | ttl | wait | share | hold |
-//! | `AcquireAll` | entry | ttl | number of names | | hold |
-//! | `Adopt` | entry | ttl | | share | hold |
-//! | `Cancel`, `Close` | entry | | | | |
-//! | `Downgrade`, `StopRenewing` | entry | lease | | | |
-//! | `Extend`, `ExpireIn` | entry | lease | ttl | | |
-//! | `ForceRelease` | entry | 1 if other code's value is deleted, too | number of owners | | |
-//! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | |
-//! | `Release` | entry | lease | 1 if the token was read | | |
+//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 9: `hold` | 10: `permits` |
+//! |---|---|---|---|---|---|---|
+//! | `Acquire` | entry | ttl | wait | share | hold | permits |
+//! | `AcquireAll` | entry | ttl | number of names | | hold | |
+//! | `Adopt` | entry | ttl | | share | hold | |
+//! | `Cancel`, `Close` | entry | | | | | |
+//! | `Downgrade`, `StopRenewing` | entry | lease | | | | |
+//! | `Extend`, `ExpireIn` | entry | lease | ttl | | | |
+//! | `ForceRelease` | entry | 1 if other code's value is deleted, too | number of owners | | | |
+//! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | | |
+//! | `Release` | entry | lease | 1 if the token was read | | | |
 //!
 //! A hold is `maxHold`, `stallTimeout`, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire,
 //! `linger`.
@@ -30,13 +30,12 @@ use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, 
 use crate::protocol::query::Question;
 use crate::protocol::{Mode, Mono};
 use napi_derive::napi;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The length of an operation.
 #[napi]
-pub const OPERATION_LENGTH: u32 = 10;
+pub const OPERATION_LENGTH: u32 = 11;
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
@@ -51,7 +50,7 @@ pub const WAIT_STEAL: f64 = -2.0;
 /// A share: the whole lock.
 #[napi]
 pub const SHARE_EXCLUSIVE: f64 = -1.0;
-/// A share: one of any number. A larger share is the number of holders that the lock may have.
+/// A share: one of any number. A larger share is the number of permits that may be held.
 #[napi]
 pub const SHARE_UNLIMITED: f64 = 0.0;
 /// The `ttl` of an extension: the lease's last one.
@@ -291,7 +290,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
     const STOP_RENEWING: u64 = OpKind::StopRenewing as u64;
     const EXPIRE_IN: u64 = OpKind::ExpireIn as u64;
     const RELEASE: u64 = OpKind::Release as u64;
-    let &[a, b, share, ref hold @ ..] = numbers else { return None };
+    let &[a, b, share, ref hold @ .., permits] = numbers else { return None };
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
@@ -299,7 +298,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
             ttl: millis(a),
             wait: read_wait(b),
             hold: read_hold(hold)?,
-            mode: read_mode(share),
+            mode: read_mode(share, permits),
         },
         ACQUIRE_ALL => Command::AcquireAll {
             ttl: millis(a),
@@ -313,7 +312,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
             label: strings.next()?.into(),
             ttl: millis(a),
             hold: read_hold(hold)?,
-            mode: read_mode(share),
+            mode: read_mode(share, 1.0),
         },
         CLOSE => Command::Close,
         DOWNGRADE => Command::Downgrade { lease: LeaseId(whole(a)) },
@@ -361,15 +360,15 @@ fn read_wait(ms: f64) -> Wait {
     }
 }
 
-fn read_mode(share: f64) -> Mode {
+fn read_mode(share: f64, permits: f64) -> Mode {
     if share <= SHARE_EXCLUSIVE {
         return Mode::Exclusive;
     }
     if share <= SHARE_UNLIMITED {
-        return Mode::Shared { limit: None };
+        return Mode::SHARED;
     }
-    let limit = u32::try_from(whole(share)).unwrap_or(u32::MAX);
-    Mode::Shared { limit: NonZeroU32::new(limit) }
+    let number = |value: f64| u32::try_from(whole(value)).unwrap_or(u32::MAX);
+    Mode::permits(number(permits), number(share))
 }
 
 fn finite(ms: f64) -> Option<Duration> {

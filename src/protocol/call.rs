@@ -289,14 +289,26 @@ pub enum Mode {
     Exclusive,
     /// A share, beside others.
     Shared {
-        /// How many shares may be held at once when it is granted; none for any number.
+        /// How many permits may be held at once when it is granted, with its own; none for any number.
         limit: Option<NonZeroU32>,
+        /// How many of them it has: all or none. One without a limit.
+        permits: NonZeroU32,
     },
 }
 
 impl Mode {
     /// A share beside any number of others.
-    pub const SHARED: Self = Self::Shared { limit: None };
+    pub const SHARED: Self = Self::Shared { limit: None, permits: NonZeroU32::MIN };
+
+    /// A share with so many permits of `limit`. At least one, and a share without a limit has no more.
+    #[must_use]
+    pub const fn permits(permits: u32, limit: u32) -> Self {
+        let limit = NonZeroU32::new(limit);
+        match NonZeroU32::new(permits) {
+            Some(permits) if limit.is_some() => Self::Shared { limit, permits },
+            _ => Self::Shared { limit, permits: NonZeroU32::MIN },
+        }
+    }
 
     /// Whether it is a share.
     #[must_use]

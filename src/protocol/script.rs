@@ -133,7 +133,7 @@ impl Script {
 
 /// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
 /// another.
-const PARTS: [(&str, &str); 17] = [
+const PARTS: [(&str, &str); 18] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
     ("counter", include_str!("lua/counter.lua")),
@@ -146,6 +146,7 @@ const PARTS: [(&str, &str); 17] = [
     ("next_fence", include_str!("lua/next_fence.lua")),
     ("open_counter", include_str!("lua/open_counter.lua")),
     ("open_lock", include_str!("lua/open_lock.lua")),
+    ("permits", include_str!("lua/permits.lua")),
     ("revoke", include_str!("lua/revoke.lua")),
     ("share_room", include_str!("lua/share_room.lua")),
     ("shares", include_str!("lua/shares.lua")),

@@ -1,5 +1,6 @@
 //! Owner tokens, which name the holders of locks.
 
+use super::call::Mode;
 use super::text;
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +22,13 @@ const LABEL_MAX: usize = 240;
 /// The unit of the numbers of tokens, in µs.
 pub(crate) const TICK_US: u64 = 4;
 
-/// Names one owner of one lock: `hf1.<client>.<n>[.<label>]`.
+/// Names one owner of one lock: `hf1.<client>.<n>[/<limit>[/<permits>]][.<label>]`.
 ///
 /// `client` is a UUID v7 per manager, which begins with the ms from 1970 to its start. `n` is the time from that start to
 /// the moment when the lock was asked for, in units of 4 µs, or 1 more than the last `n` if that is greater. So a token is
-/// unique, and shows in Redis which process holds a lock. A token is never used again once its release was sent, unless
-/// its caller has chosen it, and adopts it anew.
+/// unique, and shows in Redis which process holds a lock. Of a share with a limit it also tells that, and the number of its
+/// permits unless it is one: so the set of shares needs no more members for that. A token is never used again once its
+/// release was sent, unless its caller has chosen it, and adopts it anew.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(Arc<str>);
 
@@ -34,7 +36,7 @@ impl Token {
     /// The token number `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
-        Tokens::of(client).number(n, label)
+        Tokens::of(client).number(n, Mode::Exclusive, label)
     }
 
     /// A token that was read from Redis.
@@ -58,7 +60,23 @@ impl Token {
         if rest.contains(' ') {
             return None;
         }
-        rest.split('.').next()?.parse().ok()
+        rest.split(['.', '/']).next()?.parse().ok()
+    }
+
+    /// What its owner asked for, if it is a share: how many permits of how many.
+    #[must_use]
+    pub fn share(&self) -> Mode {
+        let terms = || {
+            let (_, rest) = self.0.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
+            let mut parts = rest.split('.').next()?.split('/');
+            let _number: u64 = parts.next()?.parse().ok()?;
+            let limit = parts.next()?.parse().ok()?;
+            Some(Mode::permits(
+                parts.next().map_or(Some(1), |permits| permits.parse().ok())?,
+                limit,
+            ))
+        };
+        terms().unwrap_or(Mode::SHARED)
     }
 
     /// The label of a token of holdfast; empty if it has none, or one that no caller can have.
@@ -93,19 +111,24 @@ impl Tokens {
         Self { start: [TOKEN_PREFIX, client, "."].concat() }
     }
 
-    /// The token number `n`, with a label (empty for none).
-    pub(crate) fn number(&self, n: u64, label: &str) -> Token {
+    /// The token number `n` of a lock or share, with a label (empty for none).
+    pub(crate) fn number(&self, n: u64, mode: Mode, label: &str) -> Token {
         let mut number = itoa::Buffer::new();
         let number = number.format(n);
-        Token(match label {
-            "" => text::join(&[&self.start, number]),
-            _ => text::join(&[&self.start, number, ".", label]),
-        })
+        let dot = if label.is_empty() { "" } else { "." };
+        let Mode::Shared { limit: Some(limit), permits } = mode else {
+            return Token(text::join(&[&self.start, number, dot, label]));
+        };
+        let (mut most, mut own) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let most = most.format(limit.get());
+        let (slash, own) =
+            if permits.get() > 1 { ("/", own.format(permits.get())) } else { ("", "") };
+        Token(text::join(&[&self.start, number, "/", most, slash, own, dot, label]))
     }
 
     /// The token of a lock with this `label`, which is number `n` unless the label names the whole token.
-    pub(crate) fn labelled(&self, n: u64, label: &str) -> Token {
-        label.strip_prefix(NAMED).map_or_else(|| self.number(n, label), Token::from_text)
+    pub(crate) fn labelled(&self, n: u64, mode: Mode, label: &str) -> Token {
+        label.strip_prefix(NAMED).map_or_else(|| self.number(n, mode, label), Token::from_text)
     }
 }
 
@@ -133,6 +156,20 @@ mod tests {
             assert_eq!(Token::from_text(text).label(), "", "{text}");
         }
         assert_eq!(Token::new("c0ffee", 7, &"x".repeat(241)).label(), "");
+        for (mode, text) in [
+            (Mode::SHARED, "hf1.c0ffee.7.a/b"),
+            (Mode::permits(1, 10), "hf1.c0ffee.7/10.a/b"),
+            (Mode::permits(3, 10), "hf1.c0ffee.7/10/3.a/b"),
+        ] {
+            let token = Tokens::of("c0ffee").number(7, mode, "a/b");
+            assert_eq!((token.as_str(), token.share()), (text, mode));
+            assert_eq!(token.number("c0ffee"), Some(7));
+        }
+        for text in
+            ["", "old", "hf1.c0ffee.7/x", "hf1.c0ffee.7/10/x", "hf1.c0ffee.7/0/3", "hf1.c.a/2.7"]
+        {
+            assert_eq!(Token::from_text(text).share(), Mode::SHARED, "{text}");
+        }
         let share = Token::new("c0ffee", 7, "cron").lone_share();
         assert_eq!(share.as_str(), "hf1.shared.hf1.c0ffee.7.cron");
         assert_eq!(share.number("c0ffee"), None);

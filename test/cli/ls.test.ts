@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { promisify } from 'node:util';
+import type { HeldLockInfo } from 'holdfast';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer } from '../support/server.js';
@@ -165,15 +166,15 @@ test('ls --json is one document of a stable shape', async () => {
   assert.equal(new Date(askedAt).toISOString(), askedAt);
   const { waited } = told[0].waiters[0];
   assert.ok(Number.isInteger(waited));
-  const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 };
-  const holder = { label: 'web-1', clientId: locks.clientId, askedAt, fence: null, lease };
+  const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', permits: 1 };
+  const holder = { label: 'web-1', clientId: locks.clientId, permits: 1, limit: null };
   assert.deepEqual(told, [
     {
       name: 'item:1',
       kind: 'lock',
       mode: 'exclusive',
-      holders: [{ state: 'held', result: false, ...holder }],
-      waiters: [{ ...waiter, waited }],
+      holders: [{ state: 'held', result: false, ...holder, askedAt, fence: null, lease }],
+      waiters: [{ ...waiter, position: 1, waited }],
     },
   ]);
   assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
@@ -189,6 +190,23 @@ test('ls --json has the fences of those who share a lock, but of who took it fre
     [null, shares[1]?.fence],
   );
   assert.ok(shares.every(({ token }) => !stdout.includes(token)));
+});
+
+test('ls and show tell how many permits of a semaphore are held', async () => {
+  const options = { mode: 'shared', limit: 10, ttl: 60_000 } as const;
+  await locks.acquire('api', { ...options, permits: 3 });
+  await others.acquire('api', options);
+  assert.match((await ends(0, env, 'ls')).stdout, /^api +shared, 4 of 10 +/m);
+  assert.match(
+    (await ends(0, env, 'show', 'api')).stdout,
+    /^Lock "api" is held, shared, 4 of 10\.$/m,
+  );
+  const { holders } = JSON.parse((await ends(0, env, 'show', 'api', '--json')).stdout);
+  const told = holders.map(({ permits, limit }: HeldLockInfo) => [permits, limit]);
+  assert.deepEqual(told, [
+    [3, 10],
+    [1, 10],
+  ]);
 });
 
 test('ls narrows by a pattern: * for any text, ? for one character, all else for itself', async () => {

@@ -104,6 +104,8 @@ test('64 for what the lock refuses before anything is sent', async () => {
   for (const [message, ...args] of [
     [/ttl must be/, '--ttl', '1ms', 'a'],
     [/limit needs mode 'shared'/, '--limit', '2', 'a'],
+    [/permits needs a limit/, '--mode', 'shared', '--permits', '2', 'a'],
+    [/permits must be/, '--mode', 'shared', '--limit', '2', '--permits', '3', 'a'],
     [/must not be empty/, ''],
     [/options.tls needs a URL that begins with rediss/, '--ca', MAKEFILE, 'a'],
   ] as const) {
@@ -220,6 +222,19 @@ test('several may hold it together, as many as --limit says', async () => {
   await ends(75, env, ...share, '--if-available', '--', 'true');
   writeFileSync(join(folder, 'done'), '');
   for (const { code } of await Promise.all(both.map((each) => each.ended))) assert.equal(code, 0);
+});
+
+test('one may count as several, as many as --permits says', async () => {
+  const share = ['run', 'share', '--mode', 'shared', '--limit', '3', '--permits', '2'];
+  const script = 'echo in; while [ ! -e "$1" ]; do sleep 0.02; done';
+  const words = ['--', 'sh', '-c', script, 'sh', join(folder, 'over')];
+  const running = new Running([...share, ...words], env);
+  await running.says('in');
+  await ends(75, env, ...share, '--if-available', '--', 'true');
+  const one = await locks.tryAcquire('share', { mode: 'shared', limit: 3 });
+  assert.equal(await one?.release(), true);
+  writeFileSync(join(folder, 'over'), '');
+  assert.equal((await running.ended).code, 0);
 });
 
 test('it is found by host and process unless a label says otherwise', async () => {

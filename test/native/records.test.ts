@@ -115,7 +115,14 @@ function described(...operations: Operation[]): string[] {
 
 test('the core reads the operations that JavaScript writes', () => {
   const { SHARE_EXCLUSIVE, SHARE_UNLIMITED } = records;
-  const request = { ...HOLD, ttl: 1_000, wait: 2_000, share: SHARE_EXCLUSIVE, label: 'label' };
+  const request = {
+    ...HOLD,
+    ttl: 1_000,
+    wait: 2_000,
+    share: SHARE_EXCLUSIVE,
+    permits: 1,
+    label: 'label',
+  };
   const lines = described(
     new records.AcquireOperation('name', request),
     records.acquireAllOperation(['a', 'b'], { ...request, ...LEFT }),
@@ -137,7 +144,7 @@ test('the core reads the operations that JavaScript writes', () => {
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
     `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD_LEFT} }`,
-    `12 Adopt { name: "name", owner: "token", label: "label", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
+    `12 Adopt { name: "name", owner: "token", label: "label", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None, permits: 1 } }`,
     `13 Adopt { name: "name", owner: "token", label: "", ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
     '14 Close',
     '15 Downgrade { lease: LeaseId(160) }',
@@ -163,8 +170,10 @@ test('the core reads every sentinel of an acquire', () => {
     [{ wait: WAIT_NEVER }, /wait: Never/],
     [{ wait: WAIT_STEAL }, /wait: Steal/],
     [{ share: SHARE_EXCLUSIVE }, /mode: Exclusive/],
-    [{ share: SHARE_UNLIMITED }, /mode: Shared \{ limit: None \}/],
-    [{ share: 3 }, /mode: Shared \{ limit: Some\(3\) \}/],
+    [{ share: SHARE_UNLIMITED }, /mode: Shared \{ limit: None, permits: 1 \}/],
+    [{ share: 3 }, /mode: Shared \{ limit: Some\(3\), permits: 1 \}/],
+    [{ share: 3, permits: 2 }, /mode: Shared \{ limit: Some\(3\), permits: 2 \}/],
+    [{ share: 2 ** 40, permits: 2 ** 39 }, /limit: Some\(4294967295\), permits: 4294967295 \}/],
     [{ maxHold: Number.POSITIVE_INFINITY }, /max_hold: None/],
     [
       { stallTimeout: Number.POSITIVE_INFINITY },

@@ -127,6 +127,42 @@ const downgrade: Feature<LockManager> = {
   },
 };
 
+/** Takes two of three permits: so one at a time has them. */
+async function takeTwo(locks: LockManager, scene: Scene, wait: number): Promise<string> {
+  const terms = { mode: 'shared', limit: 3, permits: 2 } as const;
+  const lock = await locks.acquire(scene.name, { ...terms, ttl: scene.ttl, wait });
+  if (lock.held) {
+    scene.note(`fence ${lock.fence}`);
+    scene.note(`has ${scene.who}`);
+    await new Promise((resolve) => setImmediate(resolve));
+    if (lock.held) scene.note(`had ${scene.who}`);
+  }
+  await lock.release();
+  return 'had it';
+}
+
+/** Has one of the three meanwhile, so that the permits are counted beside others. */
+async function onePermit(scene: Scene): Promise<Preparation> {
+  const target = scene.url.startsWith('memory:') ? scene.url : scene.servers['redis'];
+  const locks = await connect(target);
+  await locks.acquire(scene.name, { mode: 'shared', limit: 3 });
+  return { given: undefined, close: () => locks.close() };
+}
+
+const severalPermits: Feature<LockManager, Preparation> = {
+  ...managed,
+  name: 'several permits of a limit',
+  page: 'docs/guide.md, Readers and writers',
+  prepare: onePermit,
+  first: (locks, scene) => takeTwo(locks, scene, 1_000),
+  second: (locks, scene) => takeTwo(locks, scene, scene.wait),
+  promises: {
+    ...promises,
+    // One permit is held until the end of the test.
+    'a released lock leaves nothing behind': () => true,
+  },
+};
+
 const names = ({ name }: Scene): [string, string] => [`${name}a`, `${name}b`];
 
 async function takeBoth(locks: LockManager, scene: Scene, wait: number): Promise<string> {
@@ -347,7 +383,7 @@ const shares: Feature<LockManager, Holder> = {
 };
 
 export const features: readonly Feature[] = [
-  ...[adopt, downgrade, shares, list, listBehind, behind],
+  ...[adopt, downgrade, shares, severalPermits, list, listBehind, behind],
   ...[owned, ownedAgain, releasedByOwner],
   ...[stopped, unawaited, lingering],
 ];

@@ -306,7 +306,8 @@ function heldInfo(i: number): HeldLockInfo {
   const name = `${'x'.repeat(1_000)}${i}`;
   const owner = { clientId: 'c', owner: null, label: null, token: `hf1.c.${i}` };
   const hold = { mode: 'exclusive', state: 'held', result: false, idleFor: null } as const;
-  return { name, ...hold, ...owner, askedAt: null, fence: null, ttl: 60_000 };
+  const share = { permits: 1, limit: null };
+  return { name, ...hold, ...share, ...owner, askedAt: null, fence: null, ttl: 60_000 };
 }
 
 test('a page that does not read costs no memory, and gets the whole state when it reads again', async () => {

@@ -5,7 +5,6 @@ use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
 use crate::protocol::Mode;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +66,10 @@ impl Simulation {
             1..4 if self.sharing => Mode::SHARED,
             0..4 => Mode::Exclusive,
             4 | 5 => Mode::SHARED,
-            _ => Mode::Shared { limit: NonZeroU32::new(self.rng.u32(1..4)) },
+            _ => {
+                let limit = self.rng.u32(1..4);
+                Mode::permits(self.rng.u32(1..=limit), limit)
+            }
         }
     }
 

@@ -401,7 +401,62 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "the holders of shares are not counted",
         Kind::Steady,
-        script("count_shares(lock) < tonumber(limit)", "count_shares(lock) < 99"),
+        script("return count_shares(lock) + further", "return further"),
+    ),
+    (
+        "permits are granted beyond the limit, as if each share had one",
+        Kind::Steady,
+        script("count_shares(lock) + further_permits(lock.shared_key)", "count_shares(lock)"),
+    ),
+    (
+        "several permits are granted where there is room for a part of them",
+        Kind::Steady,
+        script("+ permits_of(token) <= tonumber(limit)", "+ 1 <= tonumber(limit)"),
+    ),
+    (
+        "a waiter for several permits loses its turn to those for one",
+        Kind::Steady,
+        script(
+            "    elseif not has_room(lock, entry.limit, token) then\n",
+            "    elseif permits_of(token) > 1 and not has_room(lock, entry.limit, token) then\n      \
+             dequeue(lock, token)\n    elseif not has_room(lock, entry.limit, token) then\n",
+        ),
+    ),
+    (
+        "several permits are taken at once, and not counted",
+        Kind::Steady,
+        script("elseif limit ~= '0' and token:find(", "elseif false and token:find("),
+    ),
+    (
+        "a lone share that others join counts as one permit",
+        Kind::Steady,
+        script(
+            "  if permits > 1 then\n    change_permits(lock.shared_key, permits - 1)",
+            "  if false then\n    change_permits(lock.shared_key, permits - 1)",
+        ),
+    ),
+    (
+        "a share that is granted again is counted twice",
+        Kind::Steady,
+        script("if permits > 1 and not redis.call(", "if permits > 1 and redis.call("),
+    ),
+    (
+        "the permits of a share that has ended stay taken",
+        Kind::Steady,
+        script("if permits > 1 and removed > 0 then", "if false then"),
+    ),
+    (
+        "a release gives one permit of several back",
+        Kind::Steady,
+        script(
+            "if permits > 1 then\n    change_permits(shared_key, 1 - permits)",
+            "if false then\n    change_permits(shared_key, 1 - permits)",
+        ),
+    ),
+    (
+        "a permit is handed off beside several others beyond its limit",
+        Kind::Steady,
+        script("+ further_permits(shared_key) > (limit or 0)", "> (limit or 0)"),
     ),
     (
         "a share is taken at once, however many there are",
@@ -634,9 +689,9 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a share that is given up while its slot moves leaves the lock as long as it was",
         Kind::Moving,
         script(
-            "'?' .. token)\n  redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))\nelse\n  \
+            "  redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))\nelse\n  \
              redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
-            "'?' .. token)\nelse\n  redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
+            "else\n  redis.call('DEL', lock_key)\n  redis.call('DEL', shared_key)",
         ),
     ),
     (

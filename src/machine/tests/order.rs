@@ -4,9 +4,8 @@ use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Hold, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Mode};
-use std::num::NonZeroU32;
 
-const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
+const TWO: Mode = Mode::permits(1, 2);
 
 /// Starts the acquires one after the other, with a pause between them.
 struct Calls {

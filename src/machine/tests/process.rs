@@ -133,10 +133,10 @@ impl Process {
 
     /// The token of a lease, without a label.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
-        if let Some(chosen) = self.chosen.get(&lease.token_id()) {
-            return chosen.clone();
-        }
-        Token::new(&self.world.machine.context.config.client, lease.token_id().0, "")
+        let id = lease.token_id();
+        let known = self.chosen.get(&id).or_else(|| self.world.tokens.get(&id.0)).cloned();
+        let client = &self.world.machine.context.config.client;
+        known.unwrap_or_else(|| Token::new(client, id.0, ""))
     }
 
     /// The token of a lease that has not ended.

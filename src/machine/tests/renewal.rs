@@ -6,7 +6,6 @@ use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Refusal, Reply};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Advances the time in small steps, with a server that answers at once.
@@ -452,7 +451,7 @@ fn unrenewed() -> [Hold; 2] {
     [false, true].map(|leave_to_expire| Hold { leave_to_expire, stall_timeout: ms(1), ..ONE_LEASE })
 }
 
-const PERMIT: Mode = Mode::Shared { limit: NonZeroU32::new(1) };
+const PERMIT: Mode = Mode::permits(1, 1);
 
 #[test]
 fn a_lease_that_is_not_renewed_is_asked_about_at_each_third_and_gets_no_longer() {

@@ -3,10 +3,9 @@
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Refusal};
-use std::num::NonZeroU32;
 
-const ONE: Mode = Mode::Shared { limit: NonZeroU32::new(1) };
-const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
+const ONE: Mode = Mode::permits(1, 1);
+const TWO: Mode = Mode::permits(1, 2);
 
 fn acquire(world: &mut World, mode: Mode) -> OpId {
     world.acquire_as(10_000, Wait::Forever, RENEWED, mode)
@@ -156,7 +155,7 @@ fn while_nobody_else_waits_permits_are_handed_off_by_one_request_each() {
 #[test]
 fn a_process_overtakes_a_waiter_fifteen_times_for_each_of_its_permits() {
     for limit in [1, 2, 10] {
-        let mode = Mode::Shared { limit: NonZeroU32::new(limit) };
+        let mode = Mode::permits(1, limit);
         let permits = usize::try_from(limit).unwrap();
         let mut world = World::connected();
         // Enough callers that come before the other manager, and after it.
@@ -229,8 +228,8 @@ fn a_share_without_a_limit_goes_to_a_waiter_for_the_whole_lock() {
 
 #[test]
 fn a_permit_goes_to_a_waiter_with_the_same_limit() {
-    let three = Mode::Shared { limit: NonZeroU32::new(3) };
-    for other in [Mode::Exclusive, Mode::SHARED, three] {
+    let (three, both) = (Mode::permits(1, 3), Mode::permits(2, 2));
+    for other in [Mode::Exclusive, Mode::SHARED, three, both] {
         let mut world = World::connected();
         let ([lease, _], _) = busy(&mut world, 0);
         acquire(&mut world, other);
@@ -238,6 +237,31 @@ fn a_permit_goes_to_a_waiter_with_the_same_limit() {
         world.release(lease);
         assert!(!matches!(next_call(&world), Some(Call::HandoffShare { .. })), "{other:?}");
     }
+}
+
+#[test]
+fn several_permits_are_handed_off_to_who_wants_as_many_and_granted_to_others_by_the_queue() {
+    let mut world = World::connected();
+    let [three, two] = [3, 2].map(|permits| Mode::permits(permits, 4));
+    let first = acquire(&mut world, three);
+    world.settle();
+    let [same, fewer, most] = [three, two, two].map(|mode| acquire(&mut world, mode));
+    world.settle();
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 1, "the head of the queue");
+    let lease = world.lease(first).0;
+    world.release(lease);
+    let Some(Call::HandoffShare { successor, .. }) = next_call(&world) else {
+        panic!("three permits are not handed off")
+    };
+    assert_eq!(successor.share(), three);
+    world.settle();
+    assert!(has(&world, same) && !has(&world, fewer));
+    let lease = world.lease(same).0;
+    world.release(lease);
+    assert!(!matches!(next_call(&world), Some(Call::HandoffShare { .. })), "others want fewer");
+    world.settle();
+    assert!(has(&world, fewer) && has(&world, most));
+    assert_nothing_left(&mut world);
 }
 
 #[test]

@@ -29,6 +29,10 @@ pub(super) struct Snapshot {
     pub(super) unclaimed_shares: BTreeSet<String>,
     /// The records in the set of shares that are of no live share.
     pub(super) stale: usize,
+    /// The record of the permits that the shares in the set have besides one each, also those that have ended.
+    pub(super) further_permits: usize,
+    /// What that record should be.
+    pub(super) permits_of_records: usize,
 }
 
 /// One sharer of the lock.
@@ -37,6 +41,18 @@ pub(super) struct Share {
     pub(super) token: String,
     pub(super) remaining_ms: i64,
     pub(super) fence: u64,
+}
+
+impl Share {
+    pub(super) fn permits(&self) -> usize {
+        permits(&self.token)
+    }
+}
+
+/// The permits of the share of `token`.
+pub(super) fn permits(token: &str) -> usize {
+    let number = token.split('.').nth(2).unwrap_or_default();
+    number.split('/').nth(2).map_or(1, |permits| permits.parse().unwrap())
 }
 
 /// An entry of the wait queue.
@@ -93,6 +109,8 @@ impl Snapshot {
             unclaimed: ask(&["HGET", &keys.waiters(), "unclaimed"]).pop(),
             unclaimed_shares: set.unclaimed,
             stale: set.stale,
+            further_permits: set.further_permits,
+            permits_of_records: set.permits_of_records,
         }
     }
 
@@ -126,6 +144,11 @@ impl Snapshot {
             None if self.value.is_some() => &self.newest,
             None => "",
         }
+    }
+
+    /// How many permits are held.
+    pub(super) fn permits(&self) -> usize {
+        self.shares.iter().map(Share::permits).sum()
     }
 
     /// The remaining ms of `token`'s lock or share.
@@ -257,6 +280,8 @@ struct SetOfShares {
     shares: Vec<Share>,
     unclaimed: BTreeSet<String>,
     stale: usize,
+    further_permits: usize,
+    permits_of_records: usize,
 }
 
 fn read_shares(
@@ -274,8 +299,8 @@ fn read_shares(
         let fence = fences.get(token)?.strip_prefix('-')?;
         fence.strip_suffix(".5").unwrap_or(fence).parse().ok()
     };
-    let ends = members().filter(|(name, _)| !name.starts_with(['#', '?']));
-    let live = ends.filter_map(|(token, end_ms)| {
+    let ends = || members().filter(|(name, _)| !name.starts_with(['#', '?', '*']));
+    let live = ends().filter_map(|(token, end_ms)| {
         let remaining_ms = end_ms.parse::<i64>().unwrap() - now_ms;
         let fence = fence_of(token).unwrap_or(0);
         (remaining_ms > 0).then(|| Share { token: token.to_owned(), remaining_ms, fence })
@@ -287,7 +312,11 @@ fn read_shares(
     SetOfShares {
         newest: members().next().map(|(_, score)| score.to_owned()).unwrap_or_default(),
         unclaimed: unclaimed.map(str::to_owned).collect(),
-        stale: members().filter(|(name, _)| !is_live(name)).count(),
+        stale: members().filter(|(name, _)| *name != "*" && !is_live(name)).count(),
+        further_permits: members()
+            .find(|(name, _)| *name == "*")
+            .map_or(0, |(_, score)| score.trim_start_matches('-').parse().unwrap()),
+        permits_of_records: ends().map(|(token, _)| permits(token) - 1).sum(),
         shares,
     }
 }

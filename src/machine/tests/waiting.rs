@@ -7,7 +7,6 @@ use crate::machine::{
 };
 use crate::protocol::message::inbox;
 use crate::protocol::{Call, Intent, Mode, Token};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -354,7 +353,7 @@ fn a_process_that_stopped_while_it_waited_costs_one_claim() {
 #[test]
 pub(super) fn an_entry_that_was_heard_of_since_an_unclaimed_grant_stays() {
     let mut crowd = Crowd::new(3);
-    let two = Mode::Shared { limit: NonZeroU32::new(2) };
+    let two = Mode::permits(1, 2);
     let permit = |crowd: &mut Crowd, who: usize| {
         crowd.worlds[who].acquire_as(10_000, Wait::Forever, RENEWED, two)
     };

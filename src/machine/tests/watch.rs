@@ -1,7 +1,9 @@
 //! Judges every script call of a simulated server by its effect on the lock: the rules of `docs/protocol.md`,
 //! implemented a second time and without the scripts.
 
-use super::snapshot::{Reach, SHARED, Share, Snapshot, Waiter, bare, is_foreign, lone_share};
+use super::snapshot::{
+    Reach, SHARED, Share, Snapshot, Waiter, bare, is_foreign, lone_share, permits,
+};
 use super::theft_rules::Thefts;
 use super::world::COMMAND_TIMEOUT;
 use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
@@ -180,12 +182,12 @@ impl Executed<'_> {
         self.is_downgrade() || self.is_theft() || (!kept && !confirms && (freed || owner.is_none()))
     }
 
-    /// The number of sharers before any grant by this call.
+    /// The number of permits that are held before any grant by this call.
     fn sharing(&self) -> usize {
-        let leaving =
-            self.gives_up() && self.before.shares.iter().any(|it| it.token == self.token());
-        let shares = if self.is_theft() { 0 } else { self.before.shares.len() };
-        shares - usize::from(leaving) + usize::from(self.is_downgrade())
+        let leaving = |it: &Share| self.gives_up() && it.token == self.token();
+        let staying = self.before.shares.iter().filter(|it| !leaving(it));
+        let held = if self.is_theft() { 0 } else { staying.map(Share::permits).sum() };
+        held + usize::from(self.is_downgrade())
     }
 
     /// The queue entry that the caller requests or has.
@@ -195,7 +197,7 @@ impl Executed<'_> {
         let token = self.token();
         let limit = match mode {
             Mode::Exclusive => None,
-            Mode::Shared { limit } => Some(limit.map_or(0, |limit| limit.get() as usize)),
+            Mode::Shared { limit, .. } => Some(limit.map_or(0, |limit| limit.get() as usize)),
         };
         let seq = match (intent, self.before.waiter(token)) {
             (Intent::Join(Some(seq)), Some(waiter)) => waiter.seq.max(*seq),
@@ -458,7 +460,13 @@ impl Watch {
             }
             match candidate.limit {
                 None if sharing == 0 => return vec![candidate],
-                Some(limit) if limit == 0 || sharing < limit => sharing += 1,
+                Some(limit)
+                    if limit == 0
+                        || sharing == 0
+                        || sharing + permits(candidate.token) <= limit =>
+                {
+                    sharing += permits(candidate.token);
+                }
                 _ => break,
             }
             successors.push(candidate);
@@ -722,10 +730,10 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
             after < before && !done.is_theft() && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
-    if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit) }, .. }, Some(_)) =
+    if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit), .. }, .. }, Some(_)) =
         (done.call, done.passed())
     {
-        let sharing = done.after.shares.len();
+        let sharing = done.after.permits();
         expect(
             sharing <= limit.get() as usize,
             "a permit was passed on beside more than its limit",
@@ -791,6 +799,8 @@ fn records_are_right(done: &Executed<'_>) -> Result<(), String> {
         && before.unclaimed_shares.contains(token)
         && after.unclaimed_shares.contains(token);
     expect(!stays, "a share was claimed, and does not count as claimed")?;
+    let counted = after.further_permits == after.permits_of_records;
+    expect(counted, "the permits of the shares are miscounted")?;
     let shares = after.shares.iter().any(|share| share.token == token);
     let new = shares && before.held_ms(token).is_none() && after.lone().is_none();
     let begins = (new && done.intent().is_some()) || done.collected().is_some();

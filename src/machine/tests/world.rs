@@ -3,6 +3,7 @@
 use super::defects::{self, Defect};
 use super::member::{Destination, Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
+use super::snapshot::lone_share;
 use crate::machine::{
     Command, Config, Denied, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId,
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
@@ -57,6 +58,8 @@ pub(super) struct World {
     /// The operations with outcomes, in their order.
     pub(super) completed: Vec<OpId>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
+    /// The tokens for which it has asked, by their numbers.
+    pub(super) tokens: BTreeMap<u64, Token>,
     pub(super) connecting: bool,
     /// Whether there is a connection, as far as the machine knows.
     pub(super) up: bool,
@@ -209,6 +212,7 @@ impl World {
             outcomes: BTreeMap::new(),
             completed: Vec::new(),
             deadlines: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             connecting: false,
             up: false,
             shown: None,
@@ -482,6 +486,13 @@ impl World {
         while self.server.next_mail(self.subscriber).is_some() {}
     }
 
+    fn note_token(&mut self, token: &Token) {
+        let owner = lone_share(token.as_str()).map_or_else(|| token.clone(), Token::from_text);
+        if let Some(number) = owner.number(&self.machine.context.config.client) {
+            self.tokens.insert(number, owner);
+        }
+    }
+
     /// The server executes the oldest request; the reply is in flight.
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
@@ -658,6 +669,10 @@ impl World {
             Effect::Send { request, call, send_mode, .. } => {
                 if let Call::HandoffShare { token, .. } | Call::Release { token, .. } = &call {
                     self.released.push(token.to_string());
+                }
+                self.note_token(call.token());
+                if let Call::HandoffShare { successor, .. } = &call {
+                    self.note_token(successor);
                 }
                 let mut call = defects::distort(call);
                 if Defect::EpochOfAnother.is_on() {

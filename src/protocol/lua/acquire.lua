@@ -5,7 +5,8 @@
          intent: 'try' takes only what is free; 'steal' takes the lock from its owners, unless other code holds it, and
          notifies them; 'poll' keeps a queue entry or a lock, and gets neither anew; a number makes an entry with that
          number or, if 0, at the end; an entry that exists moves back to the number, never ahead
-         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than limit are held
+         limit: '-' for the whole lock, 0 for a share of it, else a share if its permits and those that are held are at
+         most limit; the token tells its permits
          block: the number of fences that the grant reserves, the same in every repeat; 1 for a share
          seen: only to steal: the owners, from an answer; if they have changed nothing is taken
          intent, limit and block may be left out together: 0, '-' and 1
@@ -99,6 +100,7 @@ end
 --#include clock.lua
 --#include counter.lua
 --#include fence.lua
+--#include permits.lua
 --#include lock_state.lua
 --#include enqueue.lua
 --#include shares.lua
@@ -149,7 +151,7 @@ if intent == 'steal' and (not lock.value or not is_foreign and owners_of(lock) =
   return take()
 end
 local seq = redis.call('ZSCORE', queue_key, token)
-if not seq and not lock.last_seq and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit) then
+if not seq and not lock.last_seq and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit, token) then
   -- The queue is empty, so the caller need not be enqueued first.
   purge_expired(lock)
   return take()
@@ -162,7 +164,7 @@ if is_open(lock) then
   if type(served) == 'number' then
     return served
   end
-  if served == NOBODY and intent == 'try' and has_room(lock, limit) then
+  if served == NOBODY and intent == 'try' and has_room(lock, limit, token) then
     return take()
   end
   lock.value = redis.call('GET', lock_key)

@@ -1,7 +1,7 @@
 --[[ adopt: take over a lock or a share from its owner, who exported the token
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
   ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 limit
-         owner: the token of the owner until now
+         owner: the token of the owner until now; of a share with several permits, token has as many
          limit: '-' for the whole lock and nothing less, as in acquire
   REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner lost it
   WRITES lock fence queue waiters shared waiting
@@ -12,6 +12,7 @@
 --#include clock.lua
 --#include counter.lua
 --#include fence.lua
+--#include permits.lua
 --#include lock_state.lua
 --#include enqueue.lua
 --#include shares.lua
@@ -45,7 +46,7 @@ if holder and (holder == owner or holder == token) then
   return next_fence(lock, 1, epoch_us)
 end
 -- An adopter of the whole lock gets no share: the owner may have downgraded the lock meanwhile.
-local share_ends_ms = limit ~= WHOLE and share_end(lock, owner)
+local share_ends_ms = limit ~= WHOLE and permits_of(owner) == permits_of(token) and share_end(lock, owner)
 local fence
 if share_ends_ms then
   notify_owner(lock, 'adopted', owner)

@@ -5,7 +5,8 @@
   REPLY  { fence, beside }  done: the first of the fences of those that took a share, in their order, 0 if none did; beside is
                             1 if the lock was shared before
          0                  nothing is changed, each must ask alone: others wait, the lock is not free to share, a share of it
-                            has ended or awaits its claim, or a token has a share that was to take one, or none
+                            has ended, awaits its claim or has several permits, or a token has a share that was to take
+                            one, or none
   WRITES lock fence shared
   AGAIN  0
   FAILS  WRONGTYPE if a key but the counter holds something else; then nothing is changed
@@ -23,7 +24,7 @@ end
 local now_ms = math.floor(server_time_us() / 1000)
 local members = redis.call('ZCOUNT', shared_key, '-inf', '+inf')
 if value then
-  -- A share that lasts has two members. A third is the record of a grant by message.
+  -- A share that lasts has two members. A third is the record of a grant by message, or of further permits.
   local live = redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf')
   if live == 0 or members ~= 2 * live then
     return 0

@@ -11,6 +11,7 @@
 --#include clock.lua
 --#include counter.lua
 --#include fence.lua
+--#include permits.lua
 --#include lock_state.lua
 --#include enqueue.lua
 --#include shares.lua

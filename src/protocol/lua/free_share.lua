@@ -9,6 +9,7 @@
 ]]
 --#include constants.lua
 --#include clock.lua
+--#include permits.lua
 local lock_key, shared_key = KEYS[1], KEYS[2]
 local token = ARGV[1]
 
@@ -30,6 +31,10 @@ local range = redis.call('ZRANGE', shared_key, -2, -1, 'WITHSCORES')
 local last_ms = tonumber(range[3] == token and range[2] or range[4])
 if last_ms and last_ms > now_ms then
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
+  local permits = permits_of(token)
+  if permits > 1 then
+    change_permits(shared_key, 1 - permits)
+  end
   redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))
 else
   redis.call('DEL', lock_key)

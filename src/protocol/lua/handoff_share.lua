@@ -1,11 +1,11 @@
 --[[ handoff_share: give a share up to another caller of the same process
   KEYS   1 lock  2 fence  3 shared  4 queue
   ARGV   1 token  2 epoch_us  3 successor  4 ttl_ms  5 limit
-         successor: a token that was never used before
-         limit: of the successor: a share if at most limit are held
+         successor: a token that was never used before, with as many permits
+         limit: of the successor: a share if at most limit permits are held
   REPLY  {fence, waiting}: the share is the successor's, for ttl_ms; entries in the wait queue
          0 not the owner
-         2 more shares than limit are held, so the successor must wait, or no other: nothing is changed, release
+         2 more permits than limit are held, so the successor must wait, or no other: nothing is changed, release
          the share
   WRITES lock fence shared
   AGAIN  0; the successor keeps its share
@@ -17,6 +17,7 @@ local token, epoch_us, successor = ARGV[1], ARGV[2], ARGV[3]
 local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 --#include clock.lua
+--#include permits.lua
 local now_ms = math.floor(server_time_us() / 1000)
 local value = redis.call('GET', lock_key)
 if value == LONE_SHARE .. token then
@@ -28,7 +29,7 @@ if not ends_ms or ends_ms <= now_ms then
   return 0
 end
 -- Others may have taken shares with a higher limit, or with none.
-if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
+if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') + further_permits(shared_key) > (limit or 0) then
   return 2
 end
 local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')

@@ -1,4 +1,5 @@
--- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua, counter.lua and fence.lua.
+-- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua, counter.lua,
+-- fence.lua and permits.lua.
 -- `last_seq` is the number of the last entry of the queue, nothing if it is empty.
 --
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
@@ -12,7 +13,8 @@
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
 --                    so that it stands apart, and half a number more if it is not the one that the owner knows;
 --                    '?token' -> when it was granted by message, in ms and negative,
---                    until it is claimed. Counts only while the lock's value says that it is shared
+--                    until it is claimed; '*' -> the permits that shares have besides one each, negative, if they
+--                    have any. Counts only while the lock's value says that it is shared
 
 -- A score is text or a number, as the server likes it. Lua 5.4 tells integers and floats apart, and servers disagree on
 -- what a float becomes: whatever follows from a score is rounded before a command or the caller gets it.
@@ -59,6 +61,10 @@ local function collect_lone_share(lock, token)
   end
   local fence = string.format('%.1f', -next_fence(lock, 2, 0) - 0.5)
   redis.call('ZADD', lock.shared_key, lock.now_ms + lasts_ms, token, fence, '#' .. token)
+  local permits = permits_of(token)
+  if permits > 1 then
+    change_permits(lock.shared_key, permits - 1)
+  end
   redis.call('PEXPIRE', lock.shared_key, lasts_ms + KEYS_MS)
   lock.value, lock.members = SHARED .. waiters_mark(lock), 2
   redis.call('SET', lock.key, lock.value, 'KEEPTTL')

@@ -26,10 +26,15 @@ if is_owned and redis.call('EXISTS', queue_key) == 0 then
   end
 end
 --#include clock.lua
+--#include permits.lua
 local ends = value == SHARED and redis.pcall('ZSCORE', shared_key, token)
 if ends and type(ends) ~= 'table' then
   local now_ms = math.floor(server_time_us() / 1000)
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
+  local permits = permits_of(token)
+  if permits > 1 then
+    change_permits(shared_key, 1 - permits)
+  end
   -- The lock lasts as long as its last share.
   local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
   if last_ms and last_ms > now_ms then

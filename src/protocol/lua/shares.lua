@@ -9,12 +9,15 @@ local function is_open(lock)
   return not lock.value or is_shared(lock)
 end
 
--- Whether what `limit` stands for may be granted now.
-local function has_room(lock, limit)
+-- Whether what `limit` stands for may be granted to `token` now: all its permits or none.
+local function has_room(lock, limit, token)
   if not lock.value or limit == WHOLE then
     return not lock.value
   end
-  return is_shared(lock) and (limit == '0' or count_shares(lock) < tonumber(limit))
+  local function fits()
+    return count_shares(lock) + further_permits(lock.shared_key) + permits_of(token) <= tonumber(limit)
+  end
+  return is_shared(lock) and (limit == '0' or fits())
 end
 
 -- The end of the share of `token` in ms, unless it is over.
@@ -30,12 +33,20 @@ local function share_fence(lock, token)
 end
 
 local function add_share(lock, token, ends_ms, fence)
+  local permits = permits_of(token)
+  -- A share of the token that has ended, and was not removed, still counts.
+  if permits > 1 and not redis.call('ZSCORE', lock.shared_key, token) then
+    change_permits(lock.shared_key, permits - 1)
+  end
   redis.call('ZADD', lock.shared_key, ends_ms, token, string.format('%.0f', -fence), '#' .. token)
   lock.value = SHARED
 end
 
 local function remove_share(lock, token)
-  redis.call('ZREM', lock.shared_key, token, '#' .. token, '?' .. token)
+  local removed, permits = redis.call('ZREM', lock.shared_key, token, '#' .. token, '?' .. token), permits_of(token)
+  if permits > 1 and removed > 0 then
+    change_permits(lock.shared_key, 1 - permits)
+  end
 end
 
 -- Makes the lock last as long as its last share. Every change of the shares must be followed by this.

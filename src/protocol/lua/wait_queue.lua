@@ -162,7 +162,7 @@ local function grant_next(lock, caller, notices)
     local hears = lives and (token == caller or is_reachable(entry, listens))
     if not lives or not hears and not is_awaited(lock, entry) then
       dequeue(lock, token)
-    elseif not has_room(lock, entry.limit) then
+    elseif not has_room(lock, entry.limit, token) then
       return fence or ANOTHER
     else
       if token == caller then

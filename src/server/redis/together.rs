@@ -191,7 +191,7 @@ const fn terms(call: &Call) -> Option<(Duration, ServerTime)> {
 fn share(item: &Item) -> Option<&Call> {
     let Item::Call { call, send_mode: SendMode::Plain, .. } = item else { return None };
     let is_share = match call {
-        Call::Acquire { mode: Mode::Shared { limit: None }, intent, block: 1, .. } => {
+        Call::Acquire { mode: Mode::Shared { limit: None, .. }, intent, block: 1, .. } => {
             matches!(intent, Intent::Try | Intent::Join(None))
         }
         Call::Release { shared, .. } => *shared,

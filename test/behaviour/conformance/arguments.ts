@@ -40,6 +40,12 @@ const OPTIONS: readonly Refused[] = [
   [RANGE, ['a', { mode: 'shared', limit: 0 }]],
   [RANGE, ['a', { mode: 'shared', limit: 1.5 }]],
   [TYPE, ['a', { mode: 'shared', limit: '2' }]],
+  [VALUE, ['a', { mode: 'shared', permits: 2 }]],
+  [VALUE, ['a', { permits: 1 }]],
+  [RANGE, ['a', { mode: 'shared', limit: 2, permits: 3 }]],
+  [RANGE, ['a', { mode: 'shared', limit: 2, permits: 0 }]],
+  [RANGE, ['a', { mode: 'shared', limit: 2, permits: 1.5 }]],
+  [TYPE, ['a', { mode: 'shared', limit: 2, permits: '1' }]],
 ];
 
 const WAITS: readonly Refused[] = [

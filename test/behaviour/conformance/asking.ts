@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { type Behaviours, enqueue, hasCounterOfItsOwn, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
-const HELD = { state: 'held', result: false, idleFor: null, owner: null } as const;
+const HELD = { state: 'held', result: false, idleFor: null, owner: null, permits: 1, limit: null } as const;
 
 export const ASKING: Behaviours = {
   'query: nothing is held, nobody waits': async (place) => {
@@ -69,7 +69,7 @@ export const ASKING: Behaviours = {
       [
         { name: 'x', mode: 'shared', clientId: b.clientId, label: 'b', position: 1 },
         { name: 'x', mode: 'exclusive', clientId: c.clientId, label: 'c', position: 2 },
-      ],
+      ].map((info) => ({ ...info, permits: 1 })),
     );
     for (const { waited } of pending) assert.ok(Number.isInteger(waited) && waited < 60_000);
   },
@@ -86,8 +86,8 @@ export const ASKING: Behaviours = {
       }
       await enqueue(c, 'x', SHARED);
       const first = { clientId: b.clientId, label: 'first', position: 1 };
-      const pending = (await a.query()).pending.map(({ waited, ...waiter }) => {
-        assert.ok(waited >= 0);
+      const pending = (await a.query()).pending.map(({ waited, permits, ...waiter }) => {
+        assert.ok(waited >= 0 && permits === 1);
         return waiter;
       });
       assert.deepEqual(pending, [

@@ -18,7 +18,7 @@ const WITHOUT: readonly RegExp[] = [
   // Requests to each server count.
   /^stats: /,
   // Servers that know nothing of each other cannot count, share or change an owner together.
-  /^(owner|shared|limit|downgrade|taken away|steal|forceRelease|adopt|query)\b/,
+  /^(owner|shared|limit|permits|downgrade|taken away|steal|forceRelease|adopt|query)\b/,
   // Foreign data at the key of the queue has no effect here.
   /^a key of another type is refused/,
 ];

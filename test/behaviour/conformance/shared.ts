@@ -1,7 +1,7 @@
 /** Shared locks: their holders, the order of grants, and the limit. */
 
 import assert from 'node:assert/strict';
-import { holdfast, type LockManager } from '../../support/holdfast.js';
+import { holdfast, type Lock, type LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import {
   aborted,
@@ -15,6 +15,21 @@ import {
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
 const two = { ...SHARED, limit: 2 } as const;
+const ofTen = (permits: number) => ({ ...SHARED, limit: 10, permits }) as const;
+/** The same, for a caller that does not wait. */
+const now = (permits: number) => ({ mode: 'shared', limit: 10, permits }) as const;
+
+/** How many permits of ten are free. */
+async function freeOfTen(locks: LockManager): Promise<number> {
+  for (let free = 10; free > 0; free--) {
+    const all = await locks.tryAcquire('x', now(free));
+    if (all !== null) {
+      await all.release();
+      return free;
+    }
+  }
+  return 0;
+}
 
 export const SHARING: Behaviours = {
   'shared: several hold it together, and nobody has it exclusively meanwhile': async (place) => {
@@ -229,6 +244,125 @@ export const SHARING: Behaviours = {
     assert.equal(isIn, false, 'two are left');
     await held[1]?.release();
     assert.equal((await entered).held, true);
+  },
+
+  'permits: several count as so many, and are given back together': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const four = await a.acquire('x', ofTen(4));
+    const three = await b.acquire('x', ofTen(3));
+    assert.deepEqual([four.permits, three.permits], [4, 3]);
+    assert.equal(await freeOfTen(c), 3);
+    const one = await c.acquire('x', ofTen(1));
+    assert.equal(one.permits, 1);
+    assert.equal(await freeOfTen(c), 2);
+    assert.equal(await c.tryAcquire('x'), null);
+    assert.equal(await four.release(), true);
+    assert.equal(await four.release(), false);
+    assert.equal(await freeOfTen(b), 6);
+    await three.extend(60_000);
+    assert.equal(await three.release(), true);
+    assert.equal(await one.release(), true);
+    assert.equal(await freeOfTen(a), 10);
+    assert.equal(await (await a.tryAcquire('x'))?.release(), true);
+  },
+
+  'permits: who waits for many gets all of them or none, and nobody passes it': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const held = [];
+    for (let i = 0; i < 5; i++) held.push(await a.acquire('x', ofTen(2)));
+    let granted = 0;
+    const many = await enqueue(b, 'x', ofTen(7));
+    const few = await enqueue(c, 'x', ofTen(1));
+    const both = [many.granted, few.granted].map(async (lock) => {
+      await lock;
+      granted += 1;
+      return lock;
+    });
+    for (const lock of held.slice(0, 3)) await lock.release();
+    await (await a.acquire('beside')).release();
+    assert.equal(granted, 0, 'six are free, and seven wanted');
+    assert.equal(await a.tryAcquire('x', now(1)), null, 'not past the line');
+    await held[3]?.release();
+    const [seven, one] = (await Promise.all(both)) as [Lock, Lock];
+    assert.deepEqual([seven.permits, one.permits], [7, 1]);
+    assert.ok(seven.fence < one.fence, 'in the order of the calls');
+    assert.equal(await a.tryAcquire('x', now(1)), null);
+  },
+
+  'permits: a lease that has run out gives all of them back': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const kept = await a.acquire('x', ofTen(2));
+    const brief = await a.acquire('x', { ...now(6), ttl: 300, renew: false });
+    const { granted } = await enqueue(b, 'x', ofTen(8));
+    const eight = await granted;
+    assert.equal(brief.held, false);
+    assert.ok(eight.fence > brief.fence);
+    await kept.release();
+    assert.equal(await freeOfTen(a), 2);
+  },
+
+  'permits: callers of one process get theirs one after the other, within the limit': async (
+    place,
+  ) => {
+    const managers = await openSeveral(place, 'a', 'b');
+    let [inside, most] = [0, 0];
+    const tasks = managers.flatMap((manager) =>
+      Array.from({ length: 16 }, (_, i) => {
+        const permits = 1 + (i % 4);
+        return manager.request('x', ofTen(permits), async () => {
+          inside += permits;
+          most = Math.max(most, inside);
+          await new Promise((resolve) => setTimeout(resolve, 3));
+          inside -= permits;
+        });
+      }),
+    );
+    await Promise.all(tasks);
+    assert.equal(inside, 0);
+    assert.ok(most > 4 && most <= 10, `${most} at once`);
+  },
+
+  'permits: whoever adopts a share has its permits': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const owner = await a.acquire('x', { ...ofTen(4), label: 'import' });
+    const beside = await b.acquire('x', ofTen(1));
+    const adopted = await b.adopt(JSON.parse(JSON.stringify(owner)));
+    assert.deepEqual([adopted.permits, adopted.mode], [4, 'shared']);
+    assert.equal(await freeOfTen(a), 5);
+    assert.equal(await adopted.release(), true);
+    assert.equal(await freeOfTen(a), 9);
+    const again = await a.acquire('x', ofTen(9));
+    assert.equal(await (await b.adopt(again.toJSON())).release(), true);
+    assert.equal(await beside.release(), true);
+  },
+
+  'permits: one forced release takes all of them': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', ofTen(4));
+    await b.acquire('x', ofTen(3));
+    const { granted } = await enqueue(b, 'x', ofTen(10));
+    assert.equal(await a.forceRelease('x'), true);
+    assert.equal((await granted).permits, 10);
+  },
+
+  'permits: a query tells them, and the limit': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', { ...ofTen(4), label: 'import' });
+    await a.acquire('x', { ...ofTen(1), label: '' });
+    await a.acquire('y', { label: '' });
+    await a.acquire('z', { ...SHARED, label: '' });
+    await enqueue(b, 'x', { ...ofTen(7), label: 'export' });
+    const { held, pending } = await b.query();
+    const told = held.map(({ name, permits, limit, label }) => [name, permits, limit, label]);
+    assert.deepEqual(told, [
+      ['x', 4, 10, 'import'],
+      ['x', 1, 10, null],
+      ['y', 1, null, null],
+      ['z', 1, null, null],
+    ]);
+    const waiting = pending.map(({ permits, label, mode }) => [permits, label, mode]);
+    assert.deepEqual(waiting, [[7, 'export', 'shared']]);
+    assert.ok(held.every(({ clientId, askedAt }) => clientId === a.clientId && askedAt !== null));
   },
 
   'limit: excludes who wants it exclusively, and is excluded': async (place) => {

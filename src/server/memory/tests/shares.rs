@@ -4,7 +4,6 @@ use super::START_MS;
 use crate::protocol::{Call, Counters, Failure, Intent, LockKeys, Mode, Reply, ServerTime, Token};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::Store;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 const LOCK: &str = "lock:a";
@@ -54,7 +53,7 @@ impl World {
             let token = token(rng.u8(..8));
             let call = match rng.u8(..10) {
                 0..5 => acquire(token, rng.u64(20..200), Mode::SHARED),
-                5 => acquire(token, 50, Mode::Shared { limit: NonZeroU32::new(2) }),
+                5 => acquire(token, 50, Mode::permits(1, 2)),
                 6 => acquire(token, 50, Mode::Exclusive),
                 7 => Call::Take {
                     keys: LockKeys::from_key(LOCK),

@@ -228,7 +228,7 @@ impl Command {
     fn push_limit(&mut self, mode: Mode) -> &mut Self {
         match mode {
             Mode::Exclusive => self.arg("-"),
-            Mode::Shared { limit } => self.arg(limit.map_or(0, |limit| limit.get().into())),
+            Mode::Shared { limit, .. } => self.arg(limit.map_or(0, |limit| limit.get().into())),
         }
     }
 

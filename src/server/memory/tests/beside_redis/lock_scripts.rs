@@ -15,7 +15,6 @@ use crate::server::embedded::Plain;
 use crate::server::redis::{Command, Dialect, wire};
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,13 +36,12 @@ fn channels(client: &str) -> [Arc<str>; 2] {
 const TOKENS: [(&str, &str); 6] = [
     ("a", "hf1.a.1"),
     ("a", "hf1.a.2"),
-    ("b", "hf1.b.1.cron"),
+    ("b", "hf1.b.1/2/2.cron"),
     ("b", "hf1.b.2.x+"),
     ("c", "hf1.c.1"),
     ("c", "hf1.c.2.%d é"),
 ];
 const LEASES_MS: [u64; 9] = [1, 2, 5, 20, 100, 300, 1_000, 5_000, 30_000];
-const TWO: Option<NonZeroU32> = NonZeroU32::new(2);
 const FENCES: [u64; 2] = [7, 1_800_000_000_000_000];
 /// Around the times in the scripts, and a day.
 const SKIPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 15_000, 30_000, 86_400_000];
@@ -304,7 +302,12 @@ impl<'a> Round<'a> {
                 block: self.pick(&[1, 1, 2, 16]),
                 inbox: if self.rng.u8(..6) == 0 { "".into() } else { inbox(client) },
                 intent: self.intent(),
-                mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
+                mode: self.pick(&[
+                    Mode::Exclusive,
+                    Mode::SHARED,
+                    Mode::permits(1, 2),
+                    Mode::permits(2, 2),
+                ]),
             },
             12 if self.rng.bool() => Call::Claim { keys, token: owner, ttl },
             13 if self.rng.u8(..3) == 0 => {
@@ -321,7 +324,7 @@ impl<'a> Round<'a> {
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
                 let (_, successor) = self.pick(&TOKENS);
-                let (successor, mode) = (Token::from_text(successor), Mode::Shared { limit: TWO });
+                let (successor, mode) = (Token::from_text(successor), Mode::permits(1, 2));
                 Call::HandoffShare { keys, token: owner, epoch, successor, ttl, mode }
             }
             18 if self.rng.bool() => {
