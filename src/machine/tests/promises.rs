@@ -106,8 +106,7 @@ impl Simulation {
                 Some((machine, TokenId(number)))
             });
             owners.any(|(machine, id)| {
-                let plain = format!("hf1.{}.{}", machine.context.config.client, id.0);
-                !knows(machine, id) && !self.left_to_expire.contains(&plain)
+                !knows(machine, id) && !self.left_to_expire.contains(token.as_str())
             })
         };
         tokens.filter(is_orphan).map(|token| token.to_string()).collect()
