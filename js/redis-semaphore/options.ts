@@ -140,6 +140,6 @@ export function newIdentifier(suffix: string): string {
 
 /** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */
 export function tokenFor(identifier: string): string {
-  if (/^hf1\.[^.]+\.\d+(\.|$)/.test(identifier)) return identifier;
+  if (/^hf1\.[^.]+\.\d+(?:\/\d+){0,2}(\.|$)/.test(identifier)) return identifier;
   return `hf1.${Buffer.from(identifier).toString('base64url')}.1`;
 }

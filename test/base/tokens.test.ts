@@ -11,6 +11,9 @@ interface Internals {
     labelOf(token: string): string | undefined;
     clientOf(token: string): string | null;
     numberOf(token: string, client: string): number;
+    shareOf(token: string): { permits: number; limit: number | null };
+    termsOf(limit: number, permits: number): string;
+    permitsIn(terms: string): number;
   };
   adviceOnGone(label: string | undefined): string | undefined;
   slotTagOf(key: string): string;
@@ -42,6 +45,31 @@ test('the client and the number: only of a token of holdfast, and the number of 
   assert.equal(tokens.clientOf('a.b.5'), null);
   assert.equal(tokens.numberOf(`hf1.${CLIENT}.57.shop`, CLIENT), 57);
   assert.equal(tokens.numberOf(`hf1.${CLIENT}.57`, 'another'), Number.NaN);
+});
+
+test('the limit and the permits of a share stand behind the number, and hide nothing else', () => {
+  for (const [limit, permits, terms] of [
+    [-1, 1, ''],
+    [0, 1, ''],
+    [10, 1, '/10'],
+    [10, 3, '/10/3'],
+    [2 ** 40, 2 ** 39, '/4294967295/4294967295'],
+  ] as const) {
+    assert.equal(tokens.termsOf(limit, permits), terms);
+    const token = `hf1.${CLIENT}.250000${terms}.shop/7/8`;
+    const most = 2 ** 32 - 1;
+    const told = {
+      permits: Math.min(permits, most),
+      limit: limit > 0 ? Math.min(limit, most) : null,
+    };
+    assert.deepEqual(tokens.shareOf(token), told);
+    assert.equal(tokens.permitsIn(terms), told.permits);
+    assert.equal(tokens.labelOf(token), 'shop/7/8');
+    assert.equal(tokens.clientOf(token), CLIENT);
+    assert.equal(tokens.numberOf(token, CLIENT), 250_000);
+    assert.deepEqual(tokens.askedAt(token), new Date(START + 1_000));
+  }
+  assert.deepEqual(tokens.shareOf('old code'), { permits: 1, limit: null });
 });
 
 test('the advice about a holder is for processes of this machine that have ended', () => {

@@ -178,7 +178,7 @@ export async function queueOf(server: RedisServer, lock: string): Promise<string
 
 /** The label at the end of a token: `hf1.<client>.<n>.<label>`, with a mark while a client waits. */
 export function labelOf(token: string): string {
-  return /^hf1\.\w+\.\d+\.(.*?)\+?$/.exec(token)?.[1] ?? token;
+  return /^hf1\.\w+\.\d+(?:\/\d+)*\.(.*?)\+?$/.exec(token)?.[1] ?? token;
 }
 
 /** Waits until the waiters with these labels are in the queue of `lock`, in this order. */
