@@ -67,7 +67,7 @@ export interface HeldLockInfo {
   readonly askedAt: Date | null;
   /**
    * The fencing token of a share; `null` where only the owner knows it: of an exclusive lock, and of a share that found
-   * the lock free.
+   * the lock free, until it is renewed beside others.
    */
   readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */

@@ -193,7 +193,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             seen: bytes.flag().then(|| self::token(bytes).as_str().into()),
             owners: bytes.flag().then(|| self::token(bytes)).into_iter().collect(),
         },
-        Script::ExtendShare => Call::ExtendShare { keys, token, ttl },
+        Script::ExtendShare => Call::ExtendShare { keys, token, ttl, fence: first },
         Script::Free => Call::Free { keys, token },
         Script::FreeShare => Call::FreeShare { keys, token },
         Script::KeepEntry => Call::KeepEntry { keys, token },

@@ -408,7 +408,8 @@ impl Leases {
     pub(super) fn extension(context: &Context, held: &Lease, ttl: Duration) -> (Call, Fallback) {
         let (keys, token) = (held.keys.clone(), Self::token_of(context, held));
         if held.mode.is_shared() {
-            return (Call::ExtendShare { keys, token, ttl }, Fallback::ExtendShare);
+            let fence = held.fence;
+            return (Call::ExtendShare { keys, token, ttl, fence }, Fallback::ExtendShare);
         }
         if held.pending_renewal != Some(PendingRenewal::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);

@@ -116,6 +116,8 @@ pub enum Call {
         token: Token,
         /// The lease.
         ttl: Duration,
+        /// The fence that the owner knows, which the server may lack.
+        fence: u64,
     },
     /// Copy a lock that a majority carries to a server that lacks it.
     CopyLock {

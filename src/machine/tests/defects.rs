@@ -320,12 +320,12 @@ pub(super) fn distort(mut call: Call) -> Call {
         {
             *seq += 60_000_000;
         }
-        Call::ExtendShare { keys, token, ttl } if Defect::ShareByAllKeys.is_on() => {
+        Call::ExtendShare { keys, token, ttl, .. } if Defect::ShareByAllKeys.is_on() => {
             return poll(keys, token, *ttl, Mode::SHARED);
         }
         Call::KeepShare { keys, token, ttl } if Defect::ShareByBothKeys.is_on() => {
             let (keys, token, ttl) = (keys.clone(), token.clone(), *ttl);
-            return Call::ExtendShare { keys, token, ttl };
+            return Call::ExtendShare { keys, token, ttl, fence: 0 };
         }
         Call::Extend { keys, token, ttl } if Defect::ExtensionByAllKeys.is_on() => {
             return poll(keys, token, *ttl, Mode::Exclusive);

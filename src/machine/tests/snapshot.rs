@@ -41,9 +41,15 @@ pub(super) struct Share {
     pub(super) token: String,
     pub(super) remaining_ms: i64,
     pub(super) fence: u64,
+    /// The fence is not the one that its owner knows.
+    pub(super) another: bool,
 }
 
 impl Share {
+    pub(super) fn lone(token: &str, remaining_ms: i64) -> Self {
+        Self { token: token.to_owned(), remaining_ms, fence: 0, another: false }
+    }
+
     pub(super) fn permits(&self) -> usize {
         permits(&self.token)
     }
@@ -92,7 +98,7 @@ impl Snapshot {
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
         let remaining_ms = left_ms(ask, keys.lock());
         let lone = value.as_deref().and_then(lone_share);
-        let lone = lone.map(|token| Share { token: token.to_owned(), remaining_ms, fence: 0 });
+        let lone = lone.map(|token| Share::lone(token, remaining_ms));
         let set = if shared { read_shares(keys, time, ask) } else { SetOfShares::default() };
         Self {
             value,
@@ -144,6 +150,11 @@ impl Snapshot {
             None if self.value.is_some() => &self.newest,
             None => "",
         }
+    }
+
+    /// Whether the set has another fence for the share of `token` than its owner.
+    pub(super) fn records_another_fence(&self, token: &Token) -> bool {
+        self.shares.iter().any(|share| share.another && share.token == token.as_str())
     }
 
     /// How many permits are held.
@@ -303,7 +314,8 @@ fn read_shares(
     let live = ends().filter_map(|(token, end_ms)| {
         let remaining_ms = end_ms.parse::<i64>().unwrap() - now_ms;
         let fence = fence_of(token).unwrap_or(0);
-        (remaining_ms > 0).then(|| Share { token: token.to_owned(), remaining_ms, fence })
+        let another = fences.get(token).is_some_and(|fence| fence.ends_with(".5"));
+        (remaining_ms > 0).then(|| Share { token: token.to_owned(), remaining_ms, fence, another })
     });
     let shares: Vec<_> = live.collect();
     let is_live =

@@ -332,8 +332,7 @@ impl Watch {
                 let remaining_ms = i64::try_from(ttl.as_millis()).unwrap();
                 let value = Some(token.to_string());
                 let lone = lone_share(token.as_str());
-                let lone =
-                    lone.map(|token| Share { token: token.to_owned(), remaining_ms, fence: 0 });
+                let lone = lone.map(|token| Share::lone(token, remaining_ms));
                 Snapshot {
                     value,
                     remaining_ms,
@@ -590,6 +589,12 @@ impl Watch {
             self.reserved.insert(later.to_owned(), fence);
         }
         if let (true, Call::Downgrade { token, fence, .. }) = (done.is_downgrade(), done.call) {
+            self.reserved.insert(token.to_string(), *fence);
+        }
+        if let Call::ExtendShare { token, fence, .. } = done.call
+            && done.before.records_another_fence(token)
+        {
+            // The owner has told its fence.
             self.reserved.insert(token.to_string(), *fence);
         }
         for share in done.after.shares.iter().filter(|_| done.after.lone().is_none()) {

@@ -1,8 +1,8 @@
 -- lengthen_share: a share by the set of shares alone. Needs constants.lua and clock.lua.
 
 -- Makes the share of `token` last at least `ttl_ms` from now, as far as the set tells, and counts it as claimed. Returns its
--- fence, or nothing if it is over.
-local function lengthen_share(shared_key, token, ttl_ms)
+-- fence, or nothing if it is over. The set gets `own`, the fence that the owner knows, if it has another one so far.
+local function lengthen_share(shared_key, token, ttl_ms, own)
   local ends_ms = tonumber(redis.call('ZSCORE', shared_key, token) or nil)
   local now_ms = math.floor(server_time_us() / 1000)
   -- The fence is stored as a negative score.
@@ -12,6 +12,9 @@ local function lengthen_share(shared_key, token, ttl_ms)
   end
   -- This call claims what the token was granted by message.
   redis.call('ZREM', shared_key, '?' .. token)
+  if own and fence % 1 ~= 0 then
+    redis.call('ZADD', shared_key, '-' .. own, '#' .. token)
+  end
   if ends_ms < now_ms + ttl_ms then
     redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
   end

@@ -11,10 +11,10 @@
 --                    that was last granted the whole lock by message and has not been heard of since; 'unreached'
 --                    -> when a script found a waiter whose inbox has no subscriber, in ms
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
---                    so that it stands apart, and half a number more if it is not the one that the owner knows;
---                    '?token' -> when it was granted by message, in ms and negative,
---                    until it is claimed; '*' -> the permits that shares have besides one each, negative, if they
---                    have any. Counts only while the lock's value says that it is shared
+--                    so that it stands apart, and half a number more as long as it is not the one that the owner
+--                    knows; '?token' -> when it was granted by message, in ms and negative, until it is claimed;
+--                    '*' -> the permits that shares have besides one each, negative, if they have any. Counts only
+--                    while the lock's value says that it is shared
 
 -- A score is text or a number, as the server likes it. Lua 5.4 tells integers and floats apart, and servers disagree on
 -- what a float becomes: whatever follows from a score is rounded before a command or the caller gets it.

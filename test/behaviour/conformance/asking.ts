@@ -1,6 +1,7 @@
 /** `query`: the holders and waiters of locks. */
 
 import assert from 'node:assert/strict';
+import { until } from '../../support/wait.js';
 import { type Behaviours, enqueue, hasCounterOfItsOwn, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
@@ -56,6 +57,21 @@ export const ASKING: Behaviours = {
     await b.adopt(lock.toJSON());
     assert.equal((await a.query({ name: 'x' })).held[0]?.label, label);
   },
+
+  'query: tells the fence of a share that found the lock free, once it is renewed beside others':
+    async (place) => {
+      const [a, b] = await openSeveral(place, 'a', 'b');
+      const semaphore = { mode: 'shared', limit: 4 } as const;
+      const first = await a.acquire('x', { ...semaphore, ttl: 300, permits: 2 });
+      const second = await b.acquire('x', { ...semaphore, ttl: 60_000 });
+      const fences = async () => (await b.query()).held.map(({ fence }) => fence);
+      await until(async () => (await fences()).every(Boolean), 'the renewal');
+      assert.deepEqual((await fences()).sort(), [first.fence, second.fence]);
+      assert.deepEqual(
+        [first.held, await first.release(), await second.release()],
+        [true, true, true],
+      );
+    },
 
   'query: tells who waits, in which place': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');

@@ -91,8 +91,8 @@ pub(super) fn write_script(
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch).arg(*fence)
         }
         Call::Extend { keys, token, ttl } => command.push_lock(keys).arg(token).arg(*ttl),
-        Call::ExtendShare { keys, token, ttl } => {
-            command.push_lock_and_shared(keys).arg(token).arg(*ttl)
+        Call::ExtendShare { keys, token, ttl, fence } => {
+            command.push_lock_and_shared(keys).arg(token).arg(*ttl).arg(*fence)
         }
         Call::Force { keys, token, epoch, foreign, seen, owners } => {
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch);

@@ -334,7 +334,7 @@ impl<'a> Round<'a> {
                 Call::Force { keys, token, epoch, foreign, seen, owners }
             }
             20 => match self.rng.u8(..4) {
-                0 => Call::ExtendShare { keys, token: owner, ttl },
+                0 => Call::ExtendShare { keys, token: owner, ttl, fence: self.pick(&FENCES) },
                 1 => Call::FreeShare { keys, token: owner },
                 2 => {
                     let mut some = |most| {
