@@ -190,6 +190,7 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default undefined (this caller alone)
    */
   readonly owner?: string | undefined;
+  /**
    * Only with `limit`: how many of the `limit` permits this holder takes, a whole number from 1 to `limit`. It gets all
    * of them or none, and a waiter for many is not overtaken by later ones for few.
    *

@@ -1,7 +1,15 @@
 /** The holders and waiters of all locks, as the store has them. */
 
 import { ownerOf } from '../base/owners.js';
-import { askedAt, clientOf, DONE, isForeign, labelOf, shareOf, slotStateOf } from '../base/tokens.js';
+import {
+  askedAt,
+  clientOf,
+  DONE,
+  isForeign,
+  labelOf,
+  shareOf,
+  slotStateOf,
+} from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';

@@ -5,7 +5,14 @@ import { until } from '../../support/wait.js';
 import { type Behaviours, enqueue, hasCounterOfItsOwn, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
-const HELD = { state: 'held', result: false, idleFor: null, owner: null, permits: 1, limit: null } as const;
+const HELD = {
+  state: 'held',
+  result: false,
+  idleFor: null,
+  owner: null,
+  permits: 1,
+  limit: null,
+} as const;
 
 export const ASKING: Behaviours = {
   'query: nothing is held, nobody waits': async (place) => {
