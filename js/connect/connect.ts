@@ -1,5 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Given } from '../base/checks.js';
-import { argumentError, LockConnectionError, LockError } from '../base/errors.js';
+import { argumentError, isUnreachable, LockConnectionError, LockError } from '../base/errors.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import { LockManager } from '../manager/manager.js';
 import { defaultTargetWarning } from '../manager/warnings.js';
@@ -33,8 +34,8 @@ import { knownTls } from './tls.js';
  *   node-redis, `connect` reads the address, login, TLS, database and `keyPrefix`. Keys begin with the `keyPrefix`, and
  *   then `prefix`. `connect` opens its own connection, and does not use or change the client. The default is the
  *   environment variable `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
- * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
- *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
+ * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, and is not there within
+ *   `waitForServer` either, or the TLS handshake fails; with Sentinels, the message has the cause for each of them.
  * @throws LockQuorumError if no majority of a quorum can be reached.
  * @throws LockServerError if the server refuses the login, or is a Sentinel.
  * @throws TypeError, RangeError if an argument is invalid.
@@ -49,6 +50,29 @@ export async function connect(
   target?: ConnectTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
+  const { waitForServer } = prepare(target, options).checked;
+  const end = performance.now() + waitForServer;
+  for (let pause = PAUSE_MS; ; pause = Math.min(2 * pause, PAUSE_MS_MAX)) {
+    try {
+      return await connectOnce(target, options);
+    } catch (error) {
+      if (!isUnreachable(error) || performance.now() + pause > end) throw error;
+    }
+    await sleep(pause);
+  }
+}
+
+/** The times between two attempts to reach a server that is not up yet, in ms. */
+const PAUSE_MS = 20;
+const PAUSE_MS_MAX = 500;
+
+/** What a system says of a server that is not up. */
+const NOT_UP = /refused|lookup|resolve|no such file/i;
+
+async function connectOnce(
+  target: ConnectTarget | undefined,
+  options: ConnectOptions | undefined,
+): Promise<LockManager> {
   const { context, checked, options: channelOptions, logins } = prepare(target, options);
   let channel: NativeChannel | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
@@ -57,10 +81,18 @@ export async function connect(
   });
   if (outcome.code !== OutcomeCode.Done) {
     logins.end();
-    throw toError(outcome, context, 'connect to');
+    throw advised(toError(outcome, context, 'connect to'));
   }
   const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
   return LockManager.of(channel as NativeChannel, context, checked, warnings);
+}
+
+/** The error of a server that is not up, with what to do if it starts later. */
+function advised(error: LockError): LockError {
+  if (!isUnreachable(error) || !NOT_UP.test(error.message)) return error;
+  error.message +=
+    "; if it starts later, connect waits for it with the option waitForServer, as in '30s'";
+  return error;
 }
 
 /** The target and the options, checked. */

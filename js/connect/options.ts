@@ -113,6 +113,13 @@ export interface ConnectOptions {
    */
   readonly connectTimeout?: Duration | undefined;
   /**
+   * How long `connect` tries again while no server can be reached, in whole ms, or `Infinity`: for a service that may start
+   * before its server. A server that refuses the login, or is none of Redis, ends it at once.
+   *
+   * @default 0
+   */
+  readonly waitForServer?: Duration | undefined;
+  /**
    * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or `'majority'`. With
    * `'majority'` these replicas and the primary are more than half of the largest number of servers that this manager
    * has seen at once; at least one replica is needed. A failover to one of these replicas keeps the lock. The option
@@ -220,6 +227,7 @@ const LINGERING_MAX = 1_000_000;
 export interface Defaults extends LockDefaults {
   readonly commandTimeout: number;
   readonly connectTimeout: number;
+  readonly waitForServer: number;
   readonly clientName: string;
   readonly serverTimeout: number;
   readonly lingerMax: number;
@@ -237,6 +245,7 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
   awaitRelease: true,
   commandTimeout: 2_000,
   connectTimeout: 5_000,
+  waitForServer: 0,
   clientName: 'holdfast',
   serverTimeout: 100,
 };
@@ -263,6 +272,7 @@ const CONNECT_OPTIONS = [
   'ttl',
   'username',
   'wait',
+  'waitForServer',
 ];
 
 const TIMES: ReadonlySet<string> = new Set([
@@ -271,6 +281,7 @@ const TIMES: ReadonlySet<string> = new Set([
   'connectTimeout',
   'longestLease',
   'serverTimeout',
+  'waitForServer',
 ]);
 const POLLING_TIMES: ReadonlySet<string> = new Set(['retryDelay', 'retryJitter']);
 
@@ -294,6 +305,9 @@ export function checkConnectOptions(options: unknown): CheckedOptions {
   checkWhole(checked.lingerMax, 'options.lingerMax', 0, LINGERING_MAX);
   checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
   checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
+  if (checked.waitForServer !== Number.POSITIVE_INFINITY) {
+    checkWhole(checked.waitForServer, 'options.waitForServer', 0, Number.MAX_SAFE_INTEGER);
+  }
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {
     checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
   }

@@ -188,6 +188,7 @@ test(`connect: any options (seed ${SEED})`, async () => {
     wait: ms,
     commandTimeout: ms,
     connectTimeout: ms,
+    waitForServer: ms,
     clientName: mostly(fc.constantFrom('a', 'holdfast')),
     besideOldCode: mostly(record({ retryDelay: ms, retryJitter: ms })),
     username: odd,

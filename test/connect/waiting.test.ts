@@ -1,0 +1,48 @@
+/** A server that starts later than the service. */
+
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { LockConnectionError, LockServerError } from 'holdfast';
+import { connect, openOperations } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+import { sleep } from '../support/wait.js';
+
+/** A server that is not up yet. */
+async function lateServer(t: TestContext, options: object = {}): Promise<RedisServer> {
+  const server = await RedisServer.start(options);
+  t.after(() => server.stop());
+  await server.kill();
+  return server;
+}
+
+test('connect waits for a server that starts later, if it is told to', async (t) => {
+  const server = await lateServer(t);
+  const connecting = connect(server.url, { waitForServer: '20s' });
+  await sleep(300);
+  await server.start();
+  const locks = await connecting;
+  await locks.request('a', async () => {});
+  await locks.close();
+  assert.equal(openOperations(), 0);
+});
+
+test('connect rejects when the time is over, and at once without the option, which its error names', async (t) => {
+  const server = await lateServer(t);
+  const began = performance.now();
+  await assert.rejects(connect(server.url, { waitForServer: 200 }), LockConnectionError);
+  assert.ok(performance.now() - began >= 100);
+  await assert.rejects(connect(server.url), {
+    name: 'LockConnectionError',
+    message:
+      /cannot connect to redis:.*refused.*if it starts later, connect waits for it with the option waitForServer/,
+  });
+  assert.equal(openOperations(), 0);
+});
+
+test('connect does not wait for a server that refuses the login', async (t) => {
+  const server = await RedisServer.start({ password: 'secret' });
+  t.after(() => server.stop());
+  const waitForServer = Number.POSITIVE_INFINITY;
+  await assert.rejects(connect(server.url, { password: 'wrong', waitForServer }), LockServerError);
+  await assert.rejects(connect(server.url, { waitForServer: -1 }), /waitForServer/);
+});
