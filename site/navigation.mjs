@@ -46,6 +46,8 @@ export const SECTIONS = [
     pages: [
       ['Before you decide', 'docs/deciding.md'],
       ['Migration', 'docs/migration.md'],
+      ['redlock', 'docs/redlock.md'],
+      ['redis-semaphore', 'docs/redis-semaphore.md'],
       ['Web Locks', 'docs/web-locks.md'],
     ],
   },

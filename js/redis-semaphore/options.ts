@@ -1,11 +1,12 @@
 /** The options of redis-semaphore, and their checks. */
 
+import { TTL_MS_MIN } from '../lock/options.js';
 import { native } from '../native/addon.js';
 
 /** Times of a lock, in ms. */
 export interface TimeoutOptions {
   /**
-   * How long the lock stays held if this process dies.
+   * How long the lock stays held if this process dies. Less than 50 counts as 50.
    *
    * @default 10000
    */
@@ -95,10 +96,12 @@ export interface Checked {
   readonly identifier: string | undefined;
   readonly identifierSuffix: string;
   readonly acquiredExternally: boolean;
-  /** How a mutex tries again by itself; nothing if it waits in the queue. */
-  readonly retries:
-    | { readonly interval: number; readonly wait: number; readonly limit: number }
-    | undefined;
+  /** How redis-semaphore itself tries again. */
+  readonly retries: { readonly interval: number; readonly wait: number; readonly limit: number };
+  /** Whether a mutex tries again by itself, and does not wait in the queue. */
+  readonly besideOldCode: boolean;
+  /** How often a lock is refreshed that no manager renews, in ms. */
+  readonly refreshInterval: number;
 }
 
 /** @internal */
@@ -113,11 +116,12 @@ export function checkOptions(options: HolderOptions = {}): Checked {
   if (taken !== undefined && (identifier !== undefined || acquiredExternally)) {
     throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
   }
-  const { lockTimeout = defaultTimeoutOptions.lockTimeout } = options;
+  const { lockTimeout: lease = defaultTimeoutOptions.lockTimeout } = options;
+  const lockTimeout = Math.max(TTL_MS_MIN, lease);
   const { acquireTimeout = defaultTimeoutOptions.acquireTimeout } = options;
   const { retryInterval = defaultTimeoutOptions.retryInterval } = options;
   const { acquireAttemptsLimit: limit = defaultTimeoutOptions.acquireAttemptsLimit } = options;
-  const { refreshInterval = lockTimeout * 0.8 } = options;
+  const { refreshInterval = Math.round(lockTimeout * 0.8) } = options;
   const retries = { interval: retryInterval, wait: acquireTimeout, limit };
   const wait = Math.ceil(limit === 1 ? 0 : Math.min(acquireTimeout, (limit - 1) * retryInterval));
   return {
@@ -128,7 +132,9 @@ export function checkOptions(options: HolderOptions = {}): Checked {
     identifier: identifier ?? taken,
     identifierSuffix: options.identifierSuffix ?? '',
     acquiredExternally: acquiredExternally || taken !== undefined,
-    retries: options.besideOldCode === true ? retries : undefined,
+    retries,
+    besideOldCode: options.besideOldCode === true,
+    refreshInterval,
   };
 }
 

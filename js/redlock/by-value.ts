@@ -19,20 +19,26 @@ import type { Client, ExecutionStats } from './votes.js';
 /**
  * The beginning of both scripts: whether ARGV[1] owns KEYS[1]. The value of a lock of holdfast has a mark behind the
  * token while a waiter is queued.
+ *
+ * @internal
  */
-const OWNS = `
+export const OWNS = `
 local token, holder = ARGV[1], redis.call('GET', KEYS[1])
 local ours = token:sub(1, 4) == 'hf1.'
 if holder ~= token and not (ours and holder == token .. '+') then return 0 end
 `;
-const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
+/** @internal */
+export const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
 /** ARGV[2]: the least length of the lease, in ms. */
 const EXTEND = `${OWNS}
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1`;
 
-/** One key, and the token that its lock has. */
-interface Share {
+/** Names a key that the user may read. Whatever it holds, the server has answered. */
+const REACHED = `redis.pcall('GET', KEYS[1]) return 1`;
+
+/** One key, and the token that its lock has. @internal */
+export interface Share {
   readonly key: string;
   readonly token: string;
 }
@@ -127,19 +133,25 @@ function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
   return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
-/** Asks all clients, and waits for a majority that agrees, or for all answers. */
-function everywhere(
+/**
+ * Asks all clients, and waits for a majority that agrees, or for all answers. One that takes longer than `limit` ms is a
+ * vote against.
+ *
+ * @internal
+ */
+export function everywhere(
   clients: ReadonlySet<Client>,
   shares: readonly Share[],
   script: string,
   args: readonly string[],
+  limit = Number.POSITIVE_INFINITY,
 ): Promise<ExecutionStats> {
   const { membershipSize, quorumSize } = statsOf(clients);
   const votesFor = new Set<Client>();
   const votesAgainst = new Map<Client, Error>();
   return new Promise((resolve) => {
     for (const client of clients) {
-      void ask(client, shares, script, args).then((error) => {
+      void within(limit, ask(client, shares, script, args)).then((error) => {
         if (error === undefined) votesFor.add(client);
         else votesAgainst.set(client, error);
         const all = votesFor.size + votesAgainst.size === membershipSize;
@@ -148,6 +160,28 @@ function everywhere(
       });
     }
   });
+}
+
+/** What `vote` answers, or after `limit` ms an error. */
+async function within(limit: number, vote: Promise<Error | undefined>): Promise<Error | undefined> {
+  if (limit === Number.POSITIVE_INFINITY) return vote;
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Error>((resolve) => {
+    timer = setTimeout(resolve, limit, new Error(`no answer within ${limit} ms`));
+  });
+  return Promise.race([vote, late]).finally(() => clearTimeout(timer));
+}
+
+/**
+ * Waits as long as the service's own clients do for servers that are not up yet: until a majority answers, or too few are
+ * left that could. Answers whether a majority did.
+ *
+ * @internal
+ */
+export async function areReachable(clients: ReadonlySet<Client>, key: string): Promise<boolean> {
+  const shares = [{ key, token: '' }];
+  const { votesFor, quorumSize } = await everywhere(clients, shares, REACHED, []);
+  return votesFor.size >= quorumSize;
 }
 
 /** Why a client voted against, if it did. */

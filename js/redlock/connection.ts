@@ -1,9 +1,11 @@
 /** The connection of holdfast beside a service's own clients. It ends with them. */
 
 import { EventEmitter } from 'node:events';
+import { isUnreachable } from '../base/errors.js';
 import type { Whereabouts } from '../connect/clients/read-clients.js';
 import { connect } from '../connect/connect.js';
 import type { LockManager } from '../manager/manager.js';
+import { areReachable } from './by-value.js';
 import type { Client } from './votes.js';
 
 type Listener = (error: Error) => void;
@@ -53,6 +55,19 @@ export class Connection {
   open(where: () => Whereabouts): Promise<LockManager> {
     this.#manager ??= this.#connect(where());
     return this.#manager;
+  }
+
+  /**
+   * As `open`. If no server can be reached, waits as long as the service's own clients do: a service may start before its
+   * servers. `key` is one that the service may read.
+   */
+  async openWhenUp(where: () => Whereabouts, key: string): Promise<LockManager> {
+    try {
+      return await this.open(where);
+    } catch (error) {
+      if (!isUnreachable(error) || !(await areReachable(new Set(this.#clients), key))) throw error;
+      return this.open(where);
+    }
   }
 
   /** Calls `listener` when a server is lost, as long as the listener's owner is alive. */

@@ -52,6 +52,14 @@ interface Hold {
   readonly leaveToExpire?: boolean;
 }
 
+/** One attempt of an operation. */
+interface Attempt {
+  /** Only the first waits for a server that is not up yet. */
+  readonly isFirst: boolean;
+  /** Tells that its wait in the queue begins. */
+  readonly began: () => void;
+}
+
 /**
  * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
  * hand, to release or extend the lock of another process.
@@ -111,7 +119,7 @@ const WHOLE = 0.9;
 /**
  * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of node-redlock 5.
  * It reads the addresses of the clients, and opens a connection of its own on first use, which closes with the clients.
- * `docs/migration.md` lists the differences.
+ * `docs/redlock.md` lists the differences.
  *
  * @example
  * ```ts
@@ -195,8 +203,8 @@ export class Redlock extends EventEmitter {
     checkDuration(duration);
     const names = checkResources(resources);
     const chosen = withDefaults(settings ?? {}, this.settings);
-    const take = (wait: number | null, began: () => void) =>
-      this.#takeFor(names, duration, wait, began);
+    const take = (wait: number | null, attempt: Attempt) =>
+      this.#takeFor(names, duration, wait, attempt);
     const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(held.remaining, duration, chosen);
     const lock = new Lock(this, resources, joinTokens(tokensOf(held)), attempts, expiration);
@@ -305,7 +313,7 @@ export class Redlock extends EventEmitter {
     }
     const names = checkResources(resources);
     const hold = { ttl: duration, renew: true };
-    const take = (wait: number | null, began: () => void) => this.#take(names, hold, wait, began);
+    const take = (wait: number | null, attempt: Attempt) => this.#take(names, hold, wait, attempt);
     const { result: held } = await this.#attempt(names.length, settings, take);
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
     return this.#connection.during(() => this.#runUnder(held, names.length, run));
@@ -344,9 +352,13 @@ export class Redlock extends EventEmitter {
     throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
   }
 
-  async #open(): Promise<LockManager> {
+  /** `key`: one that the service may read, to wait for a server that is not up yet. */
+  async #open(key?: string): Promise<LockManager> {
     if (this.#ended) throw ended();
-    return this.#connection.open(() => readClients([...this.clients]));
+    const where = () => readClients([...this.clients]);
+    return key === undefined
+      ? this.#connection.open(where)
+      : this.#connection.openWhenUp(where, key);
   }
 
   /** Takes all of `names`, or none. `null` does not wait. */
@@ -354,11 +366,11 @@ export class Redlock extends EventEmitter {
     names: readonly string[],
     hold: Hold,
     wait: number | null,
-    began: () => void,
+    { isFirst, began }: Attempt,
   ): Promise<Held> {
-    const manager = await this.#open();
-    began();
     const [name] = names as [string];
+    const manager = await this.#open(isFirst ? name : undefined);
+    began();
     const single = names.length === 1;
     const options = wait === null ? hold : { ...hold, wait };
     const method = wait === null ? 'tryAcquire' : 'acquire';
@@ -374,10 +386,10 @@ export class Redlock extends EventEmitter {
     names: readonly string[],
     duration: number,
     wait: number | null,
-    began: () => void,
+    attempt: Attempt,
   ): Promise<Held> {
     const hold = { ttl: duration, renew: false, leaveToExpire: true };
-    const taken = await this.#take(names, hold, wait, began);
+    const taken = await this.#take(names, hold, wait, attempt);
     const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
     try {
       if (held.remaining < duration * WHOLE) await held.extend(duration);
@@ -409,12 +421,12 @@ export class Redlock extends EventEmitter {
 
   /**
    * Tries an operation, and retries what a retry may help, as often as the settings say. A wait in the queue counts as
-   * the attempts that would have been made meanwhile; `began` tells when it begins.
+   * the attempts that would have been made meanwhile.
    */
   async #attempt<T>(
     resources: number,
     settings: Settings,
-    operation: (wait: number | null, began: () => void) => Promise<T>,
+    operation: (wait: number | null, attempt: Attempt) => Promise<T>,
   ): Promise<{ result: T; attempts: Promise<ExecutionStats>[] }> {
     const attempts: Promise<ExecutionStats>[] = [];
     const most = attemptsMax(settings);
@@ -431,7 +443,8 @@ export class Redlock extends EventEmitter {
       };
       try {
         const left = Math.max(0, Math.ceil(end - performance.now()));
-        const result = await operation(waiting === null ? null : left, began);
+        const attempt = { isFirst: attempts.length === 0, began };
+        const result = await operation(waiting === null ? null : left, attempt);
         const waited = waiting === null ? 0 : attemptsWithin(start, settings);
         refused(Math.min(most - 1, attempts.length + waited));
         attempts.push(this.#tell(statsOf(this.clients)));

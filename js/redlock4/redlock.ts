@@ -102,7 +102,7 @@ const inners = new WeakMap<Lock, InnerLock>();
 
 /**
  * `Redlock` of redlock 4, on holdfast: locks that exclude those of redlock 4 and 5. It reads the addresses of the
- * clients, and opens a connection of its own on first use, which closes with the clients. `docs/migration.md` lists the
+ * clients, and opens a connection of its own on first use, which closes with the clients. `docs/redlock.md` lists the
  * differences.
  *
  * @example

@@ -4,9 +4,9 @@ export default {
   tests: ['redis-semaphore/failures'],
   mistakes: [
     {
-      file: 'js/redis-semaphore/lock.ts',
-      was: "      if (reason instanceof LockLostError && reason.reason === 'closed') return;\n",
-      becomes: '',
+      file: 'js/redis-semaphore/hold.ts',
+      was: "reason instanceof LockLostError && reason.reason !== 'closed'",
+      becomes: 'reason instanceof LockLostError',
     },
     {
       file: 'js/redis-semaphore/lock.ts',
@@ -15,13 +15,13 @@ export default {
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: '    if (!this.#options.renew) await held.stopRenewing();\n',
+      was: '    if (!renew) await held.stopRenewing();\n',
       becomes: '',
       tests: ['redis-semaphore/again'],
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: 'leaveToExpire: !this.#options.renew,',
+      was: 'leaveToExpire: !this.#renews,',
       becomes: 'leaveToExpire: false,',
     },
     {
@@ -31,9 +31,9 @@ export default {
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: '    return acquired;\n  }\n\n  async #acquireNow',
+      was: '    return acquired;\n  }\n\n  /** Ends the renewal',
       becomes:
-        '    return signal ? untilAborted(acquired, signal) : acquired;\n  }\n\n  async #acquireNow',
+        '    return abortSignal ? untilAborted(acquired, abortSignal) : acquired;\n  }\n\n  /** Ends the renewal',
     },
     {
       file: 'js/redis-semaphore/lock.ts',
@@ -47,8 +47,44 @@ export default {
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: '!this.#isRefreshed || this.#held !== held',
-      becomes: '!this.#isRefreshed',
+      was: '    this.#hold?.leave(this.#holder);\n    this.#hold = new Hold',
+      becomes: '    this.#hold = new Hold',
+    },
+    {
+      file: 'js/redis-semaphore/hold.ts',
+      was: 'lock !== this.#lock || this.#takeOvers > 0',
+      becomes: 'lock !== this.#lock',
+      tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/redis-semaphore/hold.ts',
+      was: '      for (const other of others) other.released();\n',
+      becomes: '',
+      tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/redis-semaphore/hold.ts',
+      was: 'if (!this.isRefreshed && this.#lock',
+      becomes: 'if (this.#lock',
+      tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/redis-semaphore/lock.ts',
+      was: '    const renews = this.#renews || shared.isRefreshed;',
+      becomes: '    const renews = this.#renews;',
+      tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/redis-semaphore/lock.ts',
+      was: '        if (!this.#isSemaphore) await shorten(this.#place, this.#options.lockTimeout);\n',
+      becomes: '',
+      tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/redis-semaphore/lock.ts',
+      was: '    if (this.#isRefreshing) return;\n',
+      becomes: '',
+      tests: ['redis-semaphore/suite'],
     },
     {
       file: 'js/redis-semaphore/lock.ts',
@@ -58,18 +94,18 @@ export default {
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: '    this.#external = false;\n    await held?.release();',
-      becomes: '    await held?.release();',
+      was: '    this.#external = false;\n    this.#isRefreshed = false;\n    try {',
+      becomes: '    this.#isRefreshed = false;\n    try {',
       tests: ['redis-semaphore/again'],
     },
     {
       file: 'js/redis-semaphore/lock.ts',
-      was: 'timeout`, { cause });',
-      becomes: 'timeout`);',
+      was: '    const cause = this.#cause;\n',
+      becomes: '    const cause = undefined as Error | undefined;\n',
     },
     {
       file: 'js/redis-semaphore/options.ts',
-      was: 'refreshInterval = lockTimeout * 0.8',
+      was: 'refreshInterval = Math.round(lockTimeout * 0.8)',
       becomes: 'refreshInterval = 0',
     },
     {

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RedisServer } from '../support/server.js';
+import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 import { threeServers } from '../three-servers.js';
-import { errorOf, load, NEW, OLD, type Redlock } from './implementations.js';
+import { clientOf, errorOf, load, NEW, OLD, type Redlock } from './implementations.js';
 
 const NO_QUORUM = 'The operation was unable to achieve a quorum during its retry window.';
 const FRACTION = 'Duration must be an integer value in milliseconds.';
@@ -333,6 +333,22 @@ for (const name of [OLD, NEW]) {
     assert.equal(await three.server.admin.get('a'), lock.value);
     const error = await errorOf(redlock.acquire(['b'], LONG_MS, once));
     assert.ok(error instanceof ExecutionError);
+  });
+
+  test(`${name}: the first acquire waits for a server that starts later, as long as its client does`, async (t) => {
+    const server = await RedisServer.start();
+    t.after(() => server.stop());
+    await server.kill();
+    const patient = clientOf(server, { maxRetriesPerRequest: 20, retryStrategy: () => 50 });
+    const hasty = clientOf(server, { maxRetriesPerRequest: 1, retryStrategy: () => 50 });
+    t.after(() => Promise.all([patient, hasty].map((each) => each.disconnect())));
+    await errorOf(new Redlock([hasty], once).acquire(['a'], LONG_MS));
+    const acquired = new Redlock([patient], once).acquire(['a'], LONG_MS);
+    await sleep(300);
+    await server.start();
+    const lock = await acquired;
+    assert.equal(await server.admin.get('a'), lock.value);
+    await lock.release();
   });
 
   test(`${name}: of three servers one may be away`, async () => {

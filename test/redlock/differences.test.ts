@@ -1,4 +1,4 @@
-/** The differences between `holdfast/redlock` and node-redlock 5, as docs/migration.md lists them. */
+/** The differences between `holdfast/redlock` and node-redlock 5, as docs/redlock.md lists them. */
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';

@@ -1,4 +1,4 @@
-/** The drop-in packages for redlock 5 and 4: docs/migration.md. */
+/** The drop-in packages for redlock 5 and 4: docs/redlock.md. */
 
 import { Lock, Redlock } from 'holdfast/redlock';
 import Redlock4 from 'holdfast/redlock4';
@@ -12,7 +12,7 @@ interface Five {
 }
 
 const five: Pick<Feature<Five>, 'page' | 'leavesLocks' | 'open' | 'close' | 'promises'> = {
-  page: 'docs/migration.md, The drop-in packages, Differences of holdfast/redlock',
+  page: 'docs/redlock.md',
   // `quit` leaves locks to expire.
   leavesLocks: ['closes'],
   open: async (scene: Scene): Promise<Five> => {
@@ -151,7 +151,7 @@ type Four = { readonly client: Redis; readonly redlock: Redlock4 };
 
 const four: Feature<Four> = {
   name: 'redlock 4: lock, extend, unlock',
-  page: 'docs/migration.md, redlock 4',
+  page: 'docs/redlock.md',
   leavesLocks: ['closes'],
   open: async (scene) => {
     const { wait, who } = scene;

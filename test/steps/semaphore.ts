@@ -1,4 +1,4 @@
-/** The drop-in package for redis-semaphore: docs/migration.md. */
+/** The drop-in package for redis-semaphore: docs/redis-semaphore.md. */
 
 import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
@@ -8,7 +8,7 @@ import { check, clientAt, OF_LOCKS, quit, use } from './holding.js';
 type Options = NonNullable<ConstructorParameters<typeof Mutex>[2]>;
 
 const common = {
-  page: 'docs/migration.md, redis-semaphore: Mutex',
+  page: 'docs/redis-semaphore.md',
   open: async (scene: Scene): Promise<Redis> => {
     const client = clientAt(scene);
     // The first acquire has steps of its own.
@@ -67,6 +67,29 @@ const identified: Feature<Redis> = {
       new Mutex(client, scene.name, { ...timesOf(scene), identifier: `job of ${scene.name}` }),
       scene,
     ),
+  second: take,
+};
+
+const again: Feature<Redis> = {
+  ...common,
+  name: 'redis-semaphore: Mutex, taken over by its own process',
+  async first(client, scene) {
+    const mutex = new Mutex(client, scene.name, timesOf(scene));
+    await mutex.acquire();
+    const check = new Mutex(client, scene.name, {
+      ...timesOf(scene),
+      identifier: mutex.identifier,
+      acquiredExternally: true,
+      refreshInterval: 0,
+    });
+    try {
+      await check.acquire();
+      await use(scene, beliefOf(mutex, scene));
+    } finally {
+      await mutex.release();
+    }
+    return 'had it';
+  },
   second: take,
 };
 
@@ -134,9 +157,9 @@ const takePermit = async (client: Redis, scene: Scene) => {
 const semaphore: Feature<Redis> = {
   ...common,
   name: 'redis-semaphore: Semaphore, acquire and release',
-  page: 'docs/migration.md, redis-semaphore: Semaphore',
+  page: 'docs/redis-semaphore.md',
   first: takePermit,
   second: takePermit,
 };
 
-export const features: readonly Feature[] = [mutex, identified, takeOver, semaphore];
+export const features: readonly Feature[] = [mutex, identified, again, takeOver, semaphore];

@@ -7,7 +7,7 @@ import type { ClusterTarget, QuorumTarget, SentinelTarget, ServerTarget } from '
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { readNodeRedis3 } from './node-redis3.js';
-import { bag, type Place, refuse } from './place.js';
+import { bag, type Place, prefixOf, refuse } from './place.js';
 
 /** The arguments of `connect`. @internal */
 export interface Whereabouts {
@@ -25,6 +25,7 @@ const QUORUM_MAX = 15;
  * @internal
  */
 export function readClients(clients: readonly unknown[]): Whereabouts {
+  if (clients.length > 0 && clients.every(isMock)) return inMemory(clients[0]);
   const places = clients.map((client, i) => readClient(client, `client ${i + 1}`));
   const [first] = places as [Place];
   const options = {
@@ -56,9 +57,31 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
     }
     return credentials === undefined ? target : serverOf(target, credentials);
   });
-  // As with redlock: a server has a vote as soon as it has started. See docs/migration.md.
+  // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
   return { target: { quorum: servers }, options: { ...options, longestLease: 0 } };
 }
+
+/** Whether it is a client of ioredis-mock, which keeps its data in this process. @internal */
+export function isMock(client: unknown): boolean {
+  const given = bag(client);
+  const isIoredis = typeof given['defineCommand'] === 'function';
+  // A client that is connected has a connector.
+  if (!isIoredis || given['connector'] !== undefined) return false;
+  return /RedisMock$/.test(`${(client as object).constructor?.name}`);
+}
+
+/** The store in place of the data of a mock; one for all mocks of an address, as they have it themselves. */
+function inMemory(mock: unknown): Whereabouts {
+  const { host = 'localhost', port = 6379, db = 0, keyPrefix } = bag(bag(mock)['options']);
+  const message =
+    'the client is a mock of ioredis, so locks are kept in the memory of this process, beside the data of the mock';
+  if (!isWarned) process.emitWarning(message, { type: 'HoldfastWarning', code: 'WARN_LOCK_MOCK' });
+  isWarned = true;
+  const target = `memory:${encodeURIComponent(`mock-${host}-${port}-${db}`)}`;
+  return { target, options: { prefix: prefixOf(keyPrefix) } };
+}
+
+let isWarned = false;
 
 /** The server of a URL, with these credentials. */
 function serverOf(url: string, credentials: CredentialsSource): ServerTarget {
@@ -80,6 +103,7 @@ export function checkDatabase(clients: readonly unknown[], given: unknown): void
   if (given === undefined || given === null) return;
   const whole = Number.isInteger(given) && Number(given) >= 0 && Number(given) <= FORK_DB_MAX;
   const wanted = whole ? Number(given) : 0;
+  if (clients.every(isMock)) return;
   for (const [i, client] of clients.entries()) {
     const { target } = readClient(client, `client ${i + 1}`);
     const { db, cluster } = checkTarget(target);
