@@ -41,6 +41,7 @@ const beliefOf = (mutex: Mutex, { name }: Scene) => ({
 
 async function holdAndLeave(mutex: Mutex, scene: Scene): Promise<string> {
   await mutex.acquire();
+  scene.note(`got ${scene.who}`);
   try {
     await use(scene, beliefOf(mutex, scene));
   } finally {
@@ -137,7 +138,7 @@ const takeOver: Feature<Redis, Holder> = {
     ...OF_LOCKS,
     // From the take-over on the lock is that of the other process: the holder is not told.
     'who believes to hold the lock is its holder': (seen) =>
-      seen.effects.includes('has first') ||
+      seen.effects.includes('got first') ||
       !seen.effects.some((effect) => effect.startsWith('deceived')),
     // The holder keeps it until the end of the test, if it was not taken over.
     'a released lock leaves nothing behind': () => true,
