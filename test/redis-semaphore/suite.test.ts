@@ -12,9 +12,9 @@ import { threeServers } from '../three-servers.js';
 
 const OLD = 'redis-semaphore';
 const NEW = 'holdfast/redis-semaphore';
-const TIMES = { lockTimeout: 300, acquireTimeout: 100, refreshInterval: 80, retryInterval: 10 };
+const TIMES = { lockTimeout: 900, acquireTimeout: 100, refreshInterval: 150, retryInterval: 10 };
 /** A lease that was not renewed is over after this, in ms. */
-const OVER_MS = 400;
+const OVER_MS = 1_100;
 const once = { ...TIMES, acquireAttemptsLimit: 1 };
 const kept = { ...TIMES, refreshInterval: 0 };
 
@@ -266,11 +266,11 @@ for (const name of [OLD, NEW]) {
       const lock = make(TIMES);
       for (let round = 0; round < 3; round += 1) {
         await lock.acquire();
-        await sleep(OVER_MS);
+        if (round === 1) await sleep(OVER_MS);
         await isHeldBy(each, lock);
         await lock.release();
         assert.equal(await isFree(each), true);
-        await sleep(100);
+        await sleep(200);
         assert.equal(await isFree(each), true);
       }
     });
@@ -356,12 +356,13 @@ for (const name of [OLD, NEW]) {
   });
 
   test(`${name}: Semaphore: has as many holders as its limit, one after the other`, async () => {
-    const options = { acquireTimeout: 2_000, lockTimeout: 50, refreshInterval: 0 };
+    const lockTimeout = 300;
+    const options = { acquireTimeout: 5_000, lockTimeout, refreshInterval: 0 };
     const permits = Array.from({ length: 6 }, () => new Semaphore(client(), 'key', 3, options));
-    await Promise.all(permits.slice(0, 3).map((each) => each.acquire()));
     const began = Date.now();
+    await Promise.all(permits.slice(0, 3).map((each) => each.acquire()));
     await Promise.all(permits.slice(3).map((each) => each.acquire()));
-    assert.ok(Date.now() - began >= 20, 'not ahead of the end of the first three');
+    assert.ok(Date.now() - began >= lockTimeout - 5, 'not ahead of the end of the first three');
   });
 
   test(`${name}: _refresh of the caller's own is called at its interval, and never twice at once`, async () => {
