@@ -240,6 +240,8 @@ pub(super) enum GiveBack {
     Always,
     /// If its acquire may still arrive, or if a server that missed the grant (a failover) still has its queue entry.
     IfUncertain,
+    /// Another lease has its token.
+    Never,
 }
 
 #[derive(Debug, Default)]

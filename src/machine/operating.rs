@@ -211,7 +211,8 @@ impl Machine {
         // A caller that has chosen a token for its own lock loses nothing.
         let is_named = label.starts_with(NAMED);
         let reason = if is_named { LossReason::Ended } else { LossReason::Adopted };
-        let give_back = GiveBack::IfUncertain;
+        // To give back what has the token of the new lease would release that.
+        let give_back = if owner == token { GiveBack::Never } else { GiveBack::IfUncertain };
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
         if until <= self.context.now {

@@ -317,6 +317,7 @@ impl Machine {
         let (given_back, twice) = match give_back {
             GiveBack::Always => (true, held.uncertain),
             GiveBack::IfUncertain => (uncertain, true),
+            GiveBack::Never => (false, false),
         };
         // The server ends what is left to expire, unless its caller has released it; until then another process with its
         // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.

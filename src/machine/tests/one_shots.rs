@@ -287,6 +287,28 @@ fn a_manager_that_adopts_its_own_lock_has_it_once() {
     assert_eq!(world.lost, [(lease, LossReason::Adopted)]);
 }
 
+/// 1. A acquires. The answer is lost, so its request might be executed later, and A would release the token once more.
+/// 2. A adopts the lock under the token that it has, as a caller does that takes its own lock over.
+/// 3. If the end of the former lease released the token, the lock would be free while A holds it.
+#[test]
+fn a_manager_that_adopts_its_own_token_after_a_lost_answer_keeps_the_lock() {
+    let mut world = World::connected();
+    let op = world.acquire_as(10_000, Wait::Never, RENEWED, Mode::Exclusive);
+    world.execute_and_lose_replies();
+    world.connect();
+    world.settle();
+    world.lease(op);
+    let op = adopt_as(&mut world, "hf1.c.1", "hf1.c.1", RENEWED);
+    world.settle();
+    world.pass(ms(1_500));
+    world.settle();
+    let (lease, _) = world.lease(op);
+    assert_eq!(owner(&world).as_deref(), Some("hf1.c.1"));
+    world.release(lease);
+    assert_idle(&mut world);
+    assert_eq!(owner(&world), None);
+}
+
 #[test]
 fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
     let mut world = World::connected();
