@@ -1,83 +1,69 @@
-// The page: takes the stream of the server, and draws at most once per frame.
+// The page: joins its parts, and draws at most once per frame.
 
 import { Details } from './details.mjs';
-import { element } from './format.mjs';
-import { clock, printable } from './people.mjs';
+import { Filters } from './filters.mjs';
+import { plural, timeOf, write } from './format.mjs';
+import { RISING } from './groups.mjs';
+import { drawHappened } from './happened.mjs';
+import { Locks } from './locks.mjs';
+import { Series } from './series.mjs';
+import { Stream } from './stream.mjs';
 import { Table } from './table.mjs';
+import { Tiles } from './tiles.mjs';
 
 /** How often leases are counted down, in ms. */
 const TICK_MS = 500;
-/** So many happenings are kept. */
-const HAPPENED_MAX = 200;
+/** Where the list of what happened has a column of its own, as in style.css. */
+const WIDE = matchMedia('(min-width: 1100px)');
 
 const at = (selector) => document.querySelector(selector);
-const locks = new Map();
-let happened = [];
-/** How far the clock of this browser is ahead of the server's, in ms. */
-let skew = 0;
-let stream;
+const locks = new Locks();
+const series = new Series();
+const details = new Details(locks, series);
+const open = (name) => details.open(name);
+const table = new Table({ open, redraw }, () => locks.now());
+const tiles = new Tiles(open, series);
+const filters = new Filters(redraw);
 let paused = false;
 let scheduled = false;
+let followed = false;
 
-const now = () => (paused ? paused : Date.now()) - skew;
-const details = new Details((name) => locks.get(name), now);
-const table = new Table((name) => details.open(name), now);
+const stream = new Stream({
+  hello({ title, release }) {
+    document.title = title;
+    at('#title').textContent = title;
+    details.release = release;
+  },
+  state(all) {
+    locks.replace(all);
+    happened();
+    failure({ message: all.failure });
+    looked();
+    if (!followed) details.follow();
+    followed = true;
+  },
+  change(some) {
+    locks.change(some);
+    if (some.happened.length > 0) happened();
+    failure({ message: null });
+    looked();
+  },
+  failure,
+  away: (text) => say('away', text),
+});
 
-function connect() {
-  stream?.close();
-  stream = new EventSource('events');
-  stream.addEventListener('hello', ({ data }) => onHello(JSON.parse(data)));
-  stream.addEventListener('state', ({ data }) => onState(JSON.parse(data)));
-  stream.addEventListener('change', ({ data }) => onChange(JSON.parse(data)));
-  stream.addEventListener('failure', ({ data }) => onFailure(JSON.parse(data)));
-  stream.addEventListener('error', () => {
-    const ended = stream.readyState === EventSource.CLOSED;
-    say(
-      'away',
-      ended ? 'Not connected: reload the page, or open its address again' : 'Connecting…',
-    );
-  });
-}
-
-function onHello({ title, release }) {
-  document.title = title;
-  at('#title').textContent = title;
-  details.release = release;
-}
-
-function onState({ now: time, rows, happened: all, failure }) {
-  locks.clear();
-  take(rows);
-  happened = all;
-  drawHappened();
-  onFailure({ message: failure });
-  onLook(time);
-}
-
-function onChange({ now: time, rows, gone, leases, happened: more }) {
-  for (const name of gone) locks.delete(name);
-  take(rows);
-  for (const [name, ends] of leases) {
-    locks.get(name)?.holders.forEach((holder, i) => {
-      holder.ends = ends[i];
-      noteLease(holder, time);
-    });
-  }
-  if (more.length > 0) {
-    happened = [...happened, ...more].slice(-HAPPENED_MAX);
-    drawHappened();
-  }
-  onFailure({ message: null });
-  onLook(time);
-}
-
-function onLook(time) {
-  skew = Date.now() - time;
-  say('live', `Looked at ${clock(new Date(time))}`);
+function looked() {
+  series.note(locks.all(), locks.now());
+  say('live', `Live, looked at ${timeOf(locks.now())}`);
   redraw();
 }
 
-function onFailure({ message }) {
+function happened() {
+  const latest = drawHappened(at('#happened'), locks.history.all(), open);
+  write(at('#latest'), latest);
+}
+
+function failure({ message }) {
   at('#failure').hidden = message === null;
   at('#failure').textContent = message === null ? '' : `This is not up to date: ${message}`;
   if (message !== null) say('away', 'The locks cannot be read');
@@ -85,20 +71,7 @@ function onFailure({ message }) {
 
 function say(state, text) {
   at('#state').dataset.state = paused ? 'paused' : state;
-  at('#state').textContent = paused ? 'Paused' : text;
-}
-
-function take(rows) {
-  for (const row of rows) {
-    const time = Date.now() - skew;
-    for (const holder of row.holders) noteLease(holder, time);
-    locks.set(row.name, row);
-  }
-}
-
-/** Keeps how long the lease was when it was last lengthened, for its bar. */
-function noteLease(holder, time) {
-  if (holder.ends !== null) holder.lease = Math.max(1, holder.ends - time);
+  write(at('#state'), paused ? 'Paused' : text);
 }
 
 function redraw() {
@@ -109,59 +82,73 @@ function redraw() {
 
 function draw() {
   scheduled = false;
-  const words = at('#search').value.toLowerCase();
-  const waited = at('#waited').checked;
-  const count = table.show(
-    locks.values(),
-    (lock) =>
-      (!waited || lock.waiters.length > 0) && (words === '' || textOf(lock).includes(words)),
+  table.groups = filters.inGroups;
+  const found = filters.of(locks.all());
+  table.show(found);
+  const all = plural(locks.size, 'lock');
+  write(
+    at('#count'),
+    found.length === locks.size ? all : `${found.length.toLocaleString('en')} of ${all}`,
   );
-  const shown = count === locks.size ? `${count} locks` : `${count} of ${locks.size} locks`;
-  if (at('#count').textContent !== shown) at('#count').textContent = shown;
-  at('#empty').hidden = count > 0;
-  at('#empty').textContent =
-    locks.size === 0 ? 'No lock is held or waited for.' : 'No lock matches the search.';
+  drawEmpty(found.length);
+  drawFigures();
   details.draw();
 }
 
-function textOf({ name, holders, waiters }) {
-  const people = [...holders, ...waiters].map(({ label, client }) => `${label ?? ''}\n${client}`);
-  return [name, ...people].join('\n').toLowerCase();
+function drawEmpty(count) {
+  at('#empty').hidden = count > 0;
+  const none = locks.size === 0;
+  write(at('#empty strong'), none ? 'No lock is held or waited for.' : 'No lock matches.');
+  write(
+    at('#empty span'),
+    none
+      ? 'A lock appears here as soon as a process acquires it. Is the prefix the one that your processes have?'
+      : 'Search for something else, or choose another kind.',
+  );
 }
 
-function drawHappened() {
-  const items = happened.toReversed().map(({ at: time, name, kind, from, to }) => {
-    const item = document.createElement('li');
-    item.append(element('time', clock(new Date(time))), element('strong', printable(name)));
-    item.append(element('span', ` ${sentence(kind, from.map(printable), to.map(printable))}`));
-    return item;
-  });
-  at('#happened').replaceChildren(...items);
-}
-
-function sentence(kind, from, to) {
-  if (kind === 'acquired') return `acquired by ${to.join(', ')}`;
-  if (kind === 'moved') return `moved from ${from.join(', ')} to ${to.join(', ')}`;
-  return `freed by ${from.join(', ')}`;
+function drawFigures() {
+  const summary = locks.summary();
+  filters.draw(summary.kinds, locks.size);
+  tiles.draw(summary, locks.now());
 }
 
 function pause(on) {
-  paused = on ? Date.now() : false;
+  paused = on;
+  locks.pause(on);
   at('#pause').setAttribute('aria-pressed', String(on));
   if (on) stream.close();
-  else connect();
+  else stream.open();
   say('connecting', 'Connecting…');
 }
 
-at('#search').addEventListener('input', redraw);
-at('#waited').addEventListener('change', redraw);
+/** On a wide page the list of what happened stays open. */
+function arrange() {
+  at('#activity').open = WIDE.matches;
+}
+
 at('#pause').addEventListener('click', () => pause(!paused));
+at('#activity summary').addEventListener('click', (event) => {
+  if (WIDE.matches) event.preventDefault();
+});
 for (const button of document.querySelectorAll('[data-sort]')) {
   button.addEventListener('click', () => {
     table.sortBy(button.dataset.sort);
     redraw();
   });
 }
+at('#sort').addEventListener('change', ({ target }) => {
+  table.sortBy(target.value, RISING.includes(target.value));
+  redraw();
+});
+at('#search').addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter') return;
+  // Else the key would press the button that has the focus in the dialog.
+  event.preventDefault();
+  // The words may be newer than the list.
+  draw();
+  open(table.first);
+});
 document.addEventListener('keydown', (event) => {
   if (event.key !== '/' || event.target.closest('input, dialog')) return;
   event.preventDefault();
@@ -171,11 +158,14 @@ document.addEventListener('keydown', (event) => {
 document.addEventListener('visibilitychange', () => {
   if (paused) return;
   if (document.hidden) stream.close();
-  else connect();
+  else stream.open();
 });
 setInterval(() => {
   if (document.hidden || paused) return;
   table.draw();
+  drawFigures();
   details.draw();
 }, TICK_MS);
-connect();
+WIDE.addEventListener('change', arrange);
+arrange();
+stream.open();

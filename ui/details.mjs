@@ -1,115 +1,195 @@
-// One lock: its holders, its wait queue, and its release behind a question.
+// One lock, at the side: its holders, its wait queue, who waits for whom, and its history.
 
-import { element, leaseOf, modeOf, nameOf, sinceOf } from './format.mjs';
+import { chainsOf, heldBy } from './chain.mjs';
+import { copies } from './copy.mjs';
+import { element, leaseOf, nameOf, plural, sinceOf, untilOf, write } from './format.mjs';
+import { drawHistory } from './happened.mjs';
+import { describe, heldSince, kindOf, waitedSince } from './kinds.mjs';
+import { drawPeople } from './list.mjs';
 import { human, printable } from './people.mjs';
+import { Release } from './release.mjs';
+import { drawSpark } from './spark.mjs';
 
 /** So many waiters are listed. */
 const WAITERS_MAX = 200;
+const LINK = '#lock=';
 
 const at = (selector) => document.querySelector(selector);
 
 export class Details {
   #name = null;
-  #lockOf;
-  #now;
-  #asked = null;
+  #locks;
+  #series;
+  #question = new Release(at('#details-note'));
+  #drawn = '';
   /** Whether this page may release locks. */
   release = false;
 
-  /** `lockOf` finds a lock by its name; `now` tells the time of the server. */
-  constructor(lockOf, now) {
-    this.#lockOf = lockOf;
-    this.#now = now;
+  constructor(locks, series) {
+    this.#locks = locks;
+    this.#series = series;
     at('#close').addEventListener('click', () => at('#details').close());
-    at('#details').addEventListener('close', () => {
-      this.#name = null;
+    at('#details').addEventListener('close', () => this.#closed());
+    at('#details').addEventListener('click', (event) => {
+      // The click is on what is behind the dialog.
+      if (event.target === at('#details')) at('#details').close();
     });
-    at('#release').addEventListener('click', () => this.#ask());
-    at('#confirm-no').addEventListener('click', () => at('#confirm').close());
-    at('#confirm-yes').addEventListener('click', () => void this.#release());
+    at('#release').addEventListener('click', () => {
+      const lock = locks.get(this.#name);
+      if (lock !== undefined) this.#question.ask(lock);
+    });
+    copies(at('#copy-link'), () => location.href);
+    copies(at('#copy-name'), () => this.#name);
+    addEventListener('hashchange', () => this.follow());
+  }
+
+  /** Opens the lock that the address names, if it names one. */
+  follow() {
+    const name = nameIn(location.hash);
+    if (name !== null) this.open(name);
+    else if (at('#details').open) at('#details').close();
   }
 
   open(name) {
+    if (name === undefined) return;
     this.#name = name;
+    this.#drawn = '';
+    history.replaceState(null, '', LINK + encodeURIComponent(name));
     at('#details-note').textContent = '';
     this.draw();
     if (!at('#details').open) at('#details').showModal();
+    at('#details').scrollTop = 0;
     at('#close').focus();
+  }
+
+  #closed() {
+    this.#name = null;
+    if (nameIn(location.hash) !== null) {
+      history.replaceState(null, '', location.pathname + location.search);
+    }
   }
 
   /** Brings the dialog up to date, if it is open. */
   draw() {
     if (this.#name === null) return;
-    const now = this.#now();
-    const lock = this.#lockOf(this.#name);
-    const holders = lock?.holders ?? [];
+    const now = this.#locks.now();
+    const lock = this.#locks.get(this.#name);
+    write(at('#details-title'), `Lock “${printable(this.#name)}”`);
+    write(at('#details-summary'), summary(lock));
+    this.#drawHolders(lock, now);
+    this.#drawWaiters(lock, now);
+    drawVotes(lock?.votes ?? []);
+    this.#drawTimes(lock, now);
+    this.#drawChains(lock);
+    const happened = this.#locks.history.of(this.#name);
+    const state = `${this.#name} ${happened.length} ${happened.at(-1)?.at} ${this.#locks.history.gaps.length}`;
+    if (state !== this.#drawn) drawHistory(at('#history'), this.#name, this.#locks.history);
+    this.#drawn = state;
+    const mayRelease = this.release && this.#locks.quorum === null;
+    at('#release').hidden = !mayRelease || (lock?.holders ?? []).length === 0;
+    write(at('#release'), lock !== undefined && kindOf(lock) === 'done' ? 'Forget…' : 'Release…');
+  }
+
+  #drawHolders(lock, now) {
+    const several = (lock?.limit ?? null) !== null;
+    drawPeople(at('#holders'), lock?.holders ?? [], (each) => ({
+      who: nameOf(each),
+      client: each.client,
+      facts: [
+        ...(several ? [['Permits', String(each.permits)]] : []),
+        [each.state === 'done' ? 'Done since' : 'Held since', sinceOf(each, now)],
+        each.state === 'done'
+          ? ['Counts as done', untilOf(each)]
+          : ['Lease ends in', leaseOf(each, now)],
+        ['Fence', each.fence === null ? 'known to its holder alone' : String(each.fence)],
+        ...(each.state === 'done' ? [['Result', each.result ? 'kept' : 'not kept']] : []),
+      ],
+    }));
+  }
+
+  #drawWaiters(lock, now) {
     const waiters = lock?.waiters ?? [];
-    at('#details-title').textContent = `Lock “${printable(this.#name)}”`;
-    at('#details-summary').textContent = summary(lock);
-    fill('#holders', holders, (each) => [
-      printable(nameOf(each)),
-      each.client,
-      each.fence === null ? 'known to its holder alone' : String(each.fence),
-      sinceOf(each, now),
-      leaseOf(each, now),
-    ]);
-    fill('#waiters', waiters.slice(0, WAITERS_MAX), (each, i) => [
-      String(i + 1),
-      printable(nameOf(each)),
-      each.client,
-      each.mode,
-      human(now - each.since),
-    ]);
-    at('#release').hidden = !this.release || holders.length === 0;
+    const several = (lock?.limit ?? null) !== null;
+    const held = heldBy(waiters, this.#locks.all());
+    write(
+      at('#waiters-title'),
+      waiters.length === 0 ? 'Wait queue' : `Wait queue (${waiters.length})`,
+    );
+    drawPeople(at('#waiters'), waiters.slice(0, WAITERS_MAX), (each, i) => ({
+      who: `${i + 1}. ${nameOf(each)}`,
+      client: each.client,
+      facts: [
+        ['Waits for', human(now - each.since)],
+        ['Wants it', each.mode],
+        ...(several ? [['Permits', String(each.permits)]] : []),
+        ...(held.has(each.client)
+          ? [['Keeps waiting', held.get(each.client).map(waitersBehind).join(', ')]]
+          : []),
+      ],
+    }));
+    const more = waiters.length - WAITERS_MAX;
+    write(at('#waiters-more'), more > 0 ? `and ${more} more` : '');
   }
 
-  #ask() {
-    const lock = this.#lockOf(this.#name);
-    if (lock === undefined) return;
-    this.#asked = { name: lock.name, owners: lock.owners };
-    const who = lock.holders.map((each) => printable(nameOf(each))).join(', ');
-    const next = lock.waiters.length === 0 ? '' : ' The next waiter gets it at once.';
-    at('#confirm-title').textContent = `Take “${printable(lock.name)}” away from ${who}?`;
-    at('#confirm-text').textContent =
-      `${who} is notified, and what it does until it has stopped is no longer protected: stop it first, if you can.${next}`;
-    at('#confirm').showModal();
-    at('#confirm-no').focus();
+  #drawTimes(lock, now) {
+    const held = lock === undefined ? Number.POSITIVE_INFINITY : heldSince(lock);
+    const waited = lock === undefined ? Number.POSITIVE_INFINITY : waitedSince(lock);
+    write(at('#hold-now'), Number.isFinite(held) ? human(now - held) : '–');
+    write(at('#wait-now'), Number.isFinite(waited) ? human(now - waited) : '–');
+    drawSpark(at('#hold-spark'), this.#series.holds(this.#name));
+    drawSpark(at('#wait-spark'), this.#series.waits(this.#name));
   }
 
-  async #release() {
-    at('#confirm').close();
-    const note = at('#details-note');
-    note.textContent = 'Releasing…';
-    const header = encodeURIComponent(JSON.stringify(this.#asked));
-    try {
-      const answer = await fetch('release', {
-        method: 'POST',
-        headers: { 'holdfast-release': header },
-      });
-      const said = await answer.json();
-      note.textContent = answer.ok ? 'Released.' : `Not released: ${said.detail}.`;
-    } catch (error) {
-      note.textContent = `Not released: ${error.message}.`;
-    }
+  #drawChains(lock) {
+    const chains = chainsOf(lock, [...this.#locks.all()]);
+    at('#chains-part').hidden = chains.length === 0;
+    const texts = chains.map((chain) => chain.map(stepOf).join(''));
+    const list = at('#chains');
+    if (list.dataset.drawn === texts.join('\n')) return;
+    list.dataset.drawn = texts.join('\n');
+    list.replaceChildren(...texts.map((text) => element('li', text)));
   }
+}
+
+function stepOf({ lock, holder, circle }, i) {
+  const name = `“${printable(lock.name)}”`;
+  if (circle) return `, which waits for ${name}: a circle, nobody in it can go on`;
+  if (i === 0) return `${name} is held by ${holder}`;
+  return `, which waits for ${name}, held by ${holder}`;
+}
+
+function waitersBehind({ name, waiters }) {
+  return `${plural(waiters.length, 'waiter')} for “${printable(name)}”`;
+}
+
+function drawVotes(votes) {
+  at('#votes-part').hidden = votes.length === 0;
+  const rows = votes.map(({ server, by, failure }) => {
+    const row = document.createElement('tr');
+    const said = failure === null ? (by ?? 'nobody') : `no answer: ${failure}`;
+    const place = element('th', printable(server));
+    place.scope = 'row';
+    row.append(place, element('td', printable(said), by === null ? 'quiet' : ''));
+    return row;
+  });
+  at('#votes tbody').replaceChildren(...rows);
+  const most = votes.filter(({ by }) => by !== null).length;
+  write(at('#votes-count'), `${most} of ${votes.length} servers name a holder.`);
 }
 
 function summary(lock) {
-  if (lock === undefined || lock.mode === null) return 'It is held by nobody.';
+  if (lock === undefined) return 'It is held by nobody, and nobody waits for it.';
   const { waiters, changes } = lock;
   const queue = waiters.length === 0 ? 'Nobody waits.' : `${waiters.length} waiting.`;
-  return `It is held, ${modeOf(lock)}. ${queue} New owners seen: ${changes}.`;
+  return `${describe(lock)} ${queue} New owners seen: ${changes}.`;
 }
 
-function fill(selector, items, cellsOf) {
-  const rows = items.map((item, i) => {
-    const row = document.createElement('tr');
-    row.append(...cellsOf(item, i).map((text) => element('td', text)));
-    return row;
-  });
-  const none = document.createElement('tr');
-  const cell = element('td', 'none', 'quiet');
-  cell.colSpan = 5;
-  none.append(cell);
-  at(`${selector} tbody`).replaceChildren(...(rows.length === 0 ? [none] : rows));
+/** The lock that an address names; null if it names none. */
+function nameIn(hash) {
+  if (!hash.startsWith(LINK)) return null;
+  try {
+    return decodeURIComponent(hash.slice(LINK.length));
+  } catch {
+    return null;
+  }
 }

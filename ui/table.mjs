@@ -1,31 +1,11 @@
-// The table of locks: searched and sorted whole, but only the rows that can be seen are in the document.
+// The list of locks: chosen and sorted whole, but only the rows that can be seen are in the document.
 
-import { element, heldOf, leaseOf, modeOf, nameOf } from './format.mjs';
-import { human, printable } from './people.mjs';
+import { element } from './format.mjs';
+import { grouped, RISING, sorted } from './groups.mjs';
+import { fillRow, newRow } from './row.mjs';
 
-/** The height of a row, as in style.css. */
-const ROW_PX = 34;
 /** Rows above and below the visible ones. */
 const BESIDES = 8;
-/** A lease that ends sooner is shown as a warning, in ms. */
-const SOON_MS = 2_000;
-
-const oldest = (times) => times.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-
-/** What each column is sorted by. A first click shows the greatest first, except for text. */
-const KEYS = {
-  name: ({ name }) => name,
-  mode: modeOf,
-  holder: ({ holders }) => holders.map(nameOf).join(),
-  fence: ({ holders }) => holders[0]?.fence ?? 0,
-  held: ({ holders }, now) => now - oldest(holders.map(({ since }) => since)),
-  lease: ({ holders }, now) => oldest(holders.map(({ ends }) => ends ?? Infinity)) - now,
-  waiting: ({ waiters }) => waiters.length,
-  longest: ({ waiters }, now) => now - oldest(waiters.map(({ since }) => since)),
-  changes: ({ changes }) => changes,
-};
-/** The columns whose least value comes first at the first click. */
-const RISING = ['name', 'mode', 'holder', 'lease'];
 
 export class Table {
   #rows = document.querySelector('#rows');
@@ -33,30 +13,51 @@ export class Table {
   #table = document.querySelector('#table');
   #above = spacer();
   #below = spacer();
-  /** The rows in the document, by the lock's name. */
+  /** The rows in the document, by their names. */
   #shown = new Map();
   #list = [];
+  /** Where each item of the list begins, in px, and the end of the last. */
+  #tops = [0];
+  #columns = 1;
   #sort = { by: 'name', rising: true };
-  /** The lock that the arrow keys are at. */
+  #closed = new Set();
+  /** Whether the list is in groups by prefix. */
+  groups = false;
+  /** The row that the arrow keys are at. */
   #current = '';
-  #open;
+  #on;
   #now;
 
-  /** `open` is called with the name of a lock that a person opens; `now` tells the time of the server. */
-  constructor(open, now) {
-    this.#open = open;
+  /** `on.open` is called with the name of a lock that a person opens, `on.redraw` when the order changes. */
+  constructor(on, now) {
+    this.#on = on;
     this.#now = now;
+    this.#nameParts();
     this.#rows.append(this.#above, this.#below);
     this.#scroll.addEventListener('scroll', () => this.draw());
+    // On a phone the whole page scrolls.
+    addEventListener('scroll', () => this.draw(), { passive: true });
     this.#rows.addEventListener('click', (event) => this.#onClick(event));
     this.#rows.addEventListener('keydown', (event) => this.#onKey(event));
-    new ResizeObserver(() => this.draw()).observe(this.#scroll);
+    new ResizeObserver(() => {
+      this.#measure();
+      this.draw();
+    }).observe(this.#scroll);
+  }
+
+  /** Where the style makes cards of the rows, browsers would forget that they are a table's. */
+  #nameParts() {
+    const { tHead } = this.#table;
+    this.#table.setAttribute('role', 'table');
+    for (const part of [tHead, this.#rows]) part.setAttribute('role', 'rowgroup');
+    tHead.rows[0].setAttribute('role', 'row');
+    for (const head of tHead.rows[0].cells) head.setAttribute('role', 'columnheader');
   }
 
   /** Sorts by a column, or the other way round if it is sorted by it already. */
-  sortBy(by) {
-    const rising = this.#sort.by === by ? !this.#sort.rising : RISING.includes(by);
+  sortBy(by, rising = this.#sort.by === by ? !this.#sort.rising : RISING.includes(by)) {
     this.#sort = { by, rising };
+    document.querySelector('#sort').value = by;
     for (const button of document.querySelectorAll('[data-sort]')) {
       const own = button.dataset.sort === by;
       const head = button.closest('th');
@@ -65,54 +66,89 @@ export class Table {
     }
   }
 
-  /** Shows those of all locks that match. Returns how many there are. */
-  show(locks, matches) {
-    const now = this.#now();
-    const key = KEYS[this.#sort.by];
-    const sign = this.#sort.rising ? 1 : -1;
-    const found = [];
-    for (const lock of locks) if (matches(lock)) found.push([key(lock, now), lock]);
-    found.sort(([a, one], [b, other]) => sign * compare(a, b) || compare(one.name, other.name));
-    this.#list = found.map(([, lock]) => lock);
+  /** Shows these locks. */
+  show(locks) {
+    const inOrder = sorted(locks, this.#sort, this.#now());
+    this.#list = this.groups ? grouped(inOrder, this.#closed) : inOrder;
     this.#table.setAttribute('aria-rowcount', String(this.#list.length + 1));
+    this.#measure();
     this.draw();
-    return this.#list.length;
+  }
+
+  /** The name of the first lock of the list. */
+  get first() {
+    return this.#list.find(({ group }) => group === undefined)?.name;
   }
 
   /** Brings the visible rows up to date. */
   draw() {
     const count = this.#list.length;
-    const height = this.#scroll.clientHeight;
-    const top = Math.max(0, this.#scroll.scrollTop - ROW_PX);
-    const first = Math.max(0, Math.min(Math.floor(top / ROW_PX) - BESIDES, count - 1));
-    const end = Math.min(count, Math.ceil((top + height) / ROW_PX) + BESIDES);
-    const visible = this.#list.slice(first, end);
+    const { top, bottom } = this.#visible();
+    const first = Math.max(0, this.#indexAt(top) - BESIDES);
+    const end = Math.min(count, this.#indexAt(bottom) + 1 + BESIDES);
     const focused = document.activeElement?.dataset?.name;
-    this.#replace(visible, first);
-    this.#above.firstChild.style.height = `${first * ROW_PX}px`;
-    this.#below.firstChild.style.height = `${Math.max(0, count - end) * ROW_PX}px`;
+    const visible = this.#list.slice(first, end);
+    this.#insert(visible, first);
+    this.#above.firstChild.style.height = `${this.#tops[first]}px`;
+    this.#below.firstChild.style.height = `${this.#tops[count] - this.#tops[end]}px`;
+    // Last: while the list is shorter than it is to be, the browser would scroll back.
+    this.#removeAllBut(visible);
     // A row that moved has lost the focus.
     const again = focused === undefined ? undefined : this.#shown.get(focused);
     if (again !== undefined && document.activeElement !== again)
       again.focus({ preventScroll: true });
   }
 
-  #replace(visible, first) {
+  /** The part of the rows that can be seen, in px from their top. */
+  #visible() {
+    const frame = this.#scroll.getBoundingClientRect();
+    const start = this.#rows.getBoundingClientRect().top;
+    const top = Math.max(0, frame.top) - start;
+    return { top, bottom: Math.max(top, Math.min(innerHeight, frame.bottom) - start) };
+  }
+
+  /** Where each item begins: the style knows how high a row is at this width. */
+  #measure() {
+    const style = getComputedStyle(this.#scroll);
+    const lock = Number.parseFloat(style.getPropertyValue('--row'));
+    const group = Number.parseFloat(style.getPropertyValue('--group'));
+    const heads = [...this.#table.tHead.rows[0].cells];
+    this.#columns = heads.filter((head) => head.offsetWidth > 0).length || 1;
+    let top = 0;
+    this.#tops = [0, ...this.#list.map((item) => (top += item.group === undefined ? lock : group))];
+  }
+
+  /** The item that is at a height. */
+  #indexAt(px) {
+    let [low, high] = [0, Math.max(0, this.#list.length - 1)];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.#tops[middle] <= px) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  #removeAllBut(visible) {
     const names = new Set(visible.map(({ name }) => name));
     for (const [name, row] of this.#shown) {
       if (names.has(name)) continue;
       row.remove();
       this.#shown.delete(name);
     }
-    if (!names.has(this.#current)) this.#current = visible[0]?.name ?? '';
+  }
+
+  #insert(visible, first) {
+    const isHere = visible.some(({ name }) => name === this.#current);
+    if (!isHere) this.#current = visible[0]?.name ?? '';
     const now = this.#now();
     let before = this.#above.nextSibling;
-    visible.forEach((lock, i) => {
-      const row = this.#shown.get(lock.name) ?? rowFor(lock.name);
-      this.#shown.set(lock.name, row);
+    visible.forEach((item, i) => {
+      const row = this.#shown.get(item.name) ?? newRow(item);
+      this.#shown.set(item.name, row);
       row.setAttribute('aria-rowindex', String(first + i + 2));
-      row.tabIndex = lock.name === this.#current ? 0 : -1;
-      fill(row, lock, now);
+      row.tabIndex = item.name === this.#current ? 0 : -1;
+      fillRow(row, item, now, this.#columns);
       if (row === before) before = row.nextSibling;
       else this.#rows.insertBefore(row, before);
     });
@@ -122,15 +158,25 @@ export class Table {
     const row = event.target.closest('tr[data-name]');
     if (row === null) return;
     this.#current = row.dataset.name;
-    this.#open(this.#current);
+    this.#use();
+  }
+
+  /** Opens the current lock, or opens or closes the current group. */
+  #use() {
+    const item = this.#list.find(({ name }) => name === this.#current);
+    if (item?.group === undefined) return this.#on.open(this.#current);
+    if (item.open) this.#closed.add(item.group);
+    else this.#closed.delete(item.group);
+    this.#on.redraw();
   }
 
   #onKey(event) {
     const at = this.#list.findIndex(({ name }) => name === this.#current);
-    const page = Math.max(1, Math.floor(this.#scroll.clientHeight / ROW_PX) - 2);
+    const { top, bottom } = this.#visible();
+    const page = Math.max(1, this.#indexAt(bottom) - this.#indexAt(top) - 2);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     const ends = { Home: 0, End: this.#list.length - 1 };
-    if (event.key === 'Enter' || event.key === ' ') this.#open(this.#current);
+    if (event.key === 'Enter' || event.key === ' ') this.#use();
     else if (event.key in steps) this.#moveTo(at + steps[event.key]);
     else if (event.key in ends) this.#moveTo(ends[event.key]);
     else return;
@@ -142,17 +188,20 @@ export class Table {
     const name = this.#list[to]?.name;
     if (name === undefined) return;
     this.#current = name;
-    const top = to * ROW_PX;
-    const height = this.#scroll.clientHeight - 2 * ROW_PX;
-    if (top < this.#scroll.scrollTop) this.#scroll.scrollTop = top;
-    else if (top > this.#scroll.scrollTop + height) this.#scroll.scrollTop = top - height;
+    this.#scrollTo(to);
     this.draw();
     this.#shown.get(name)?.focus({ preventScroll: true });
   }
-}
 
-function compare(a, b) {
-  return a < b ? -1 : Number(a > b);
+  #scrollTo(index) {
+    const { top, bottom } = this.#visible();
+    const head = this.#table.tHead.offsetHeight;
+    const [start, end] = [this.#tops[index], this.#tops[index + 1]];
+    const inside = getComputedStyle(this.#scroll).overflowY !== 'visible';
+    const scroller = inside ? this.#scroll : document.scrollingElement;
+    if (start < top + head) scroller.scrollTop += start - top - head;
+    else if (end > bottom) scroller.scrollTop += end - bottom;
+  }
 }
 
 /** A row that stands for those that are not in the document. */
@@ -160,63 +209,6 @@ function spacer() {
   const row = element('tr', '', 'space');
   row.setAttribute('aria-hidden', 'true');
   const cell = document.createElement('td');
-  cell.colSpan = Object.keys(KEYS).length;
   row.append(cell);
   return row;
-}
-
-function rowFor(name) {
-  const row = document.createElement('tr');
-  row.dataset.name = name;
-  const numbers = ['fence', 'held', 'waiting', 'longest', 'changes'];
-  for (const key of Object.keys(KEYS)) {
-    row.append(element(key === 'name' ? 'th' : 'td', '', numbers.includes(key) ? 'number' : ''));
-  }
-  row.cells[0].scope = 'row';
-  const bar = document.createElement('progress');
-  bar.setAttribute('aria-hidden', 'true');
-  row.cells[5].append(bar, element('span'));
-  return row;
-}
-
-/** Writes what has changed: a text that stays the same is not touched. */
-function fill(row, lock, now) {
-  const { name, holders, waiters, changes } = lock;
-  const [holder] = holders;
-  const more = holders.length > 1 ? ` +${holders.length - 1}` : '';
-  const longest =
-    waiters.length === 0 ? '' : human(now - oldest(waiters.map((each) => each.since)));
-  const [own, kind, who, fence, held, lease, waiting, wait, count] = row.cells;
-  write(own, printable(name));
-  own.title = printable(name);
-  write(kind, modeOf(lock) || 'free');
-  write(who, holder === undefined ? 'nobody' : printable(nameOf(holder)) + more);
-  who.title = holders.map((each) => printable(nameOf(each))).join(', ');
-  write(fence, holder?.fence == null ? '' : String(holder.fence));
-  write(held, holder === undefined ? '' : heldOf(holder, now));
-  drawLease(lease, holder, now);
-  write(waiting, waiters.length === 0 ? '' : String(waiters.length));
-  waiting.classList.toggle('warn', waiters.length > 0);
-  write(wait, longest);
-  write(count, String(changes));
-}
-
-/** The bar is full at the longest rest of the lease that was seen. */
-function drawLease(cell, holder, now) {
-  const [bar, text] = cell.children;
-  const left =
-    holder === undefined || holder.ends === null ? undefined : Math.max(0, holder.ends - now);
-  bar.hidden = left === undefined;
-  if (left !== undefined) {
-    bar.max = Math.max(holder.lease ?? 0, left, 1);
-    bar.value = left;
-  }
-  const soon = left !== undefined && left < SOON_MS;
-  bar.classList.toggle('warn', soon);
-  text.classList.toggle('warn', soon);
-  write(text, holder === undefined ? '' : leaseOf(holder, now));
-}
-
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
 }

@@ -5,10 +5,22 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, isIP } from 'node:net';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { checkTarget } from '../connect/check-target.js';
+import type { QueryOptions } from '../lock/options.js';
+import type { LockManager } from '../manager/manager.js';
+import type { LockSnapshot } from '../manager/query.js';
 import { Access } from '../ui/access.js';
-import { lockUi } from '../ui/index.js';
+import { type LockUiServer, lockUi } from '../ui/index.js';
 import { CliError, EXIT_CODES, Exit, say, UsageError } from './exit.js';
-import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
+import {
+  duration,
+  open,
+  type PlaceOptions,
+  type Where,
+  whereOf,
+  whole,
+  withPlace,
+} from './options.js';
 import { print, printJson } from './terminal.js';
 
 interface UiOptions extends PlaceOptions {
@@ -80,10 +92,12 @@ async function serve(options: UiOptions): Promise<number> {
   const token = chosen || randomBytes(TOKEN_BYTES).toString('base64url');
   const where = whereOf(options);
   const locks = await open(where);
-  // A quorum, or a user without the right to look, gets the error here rather than on the page.
-  await locks.query({ name: 'holdfast:ui' });
+  const servers = await openServers(where);
+  // A user without the right to look gets the error here rather than on the page.
+  if (servers.length === 0) await locks.query({ name: 'holdfast:ui' });
   const ui = lockUi({
     locks,
+    servers,
     title: `Locks on ${where.label}`,
     allowRelease: options.allowRelease === true,
     interval: options.interval,
@@ -100,8 +114,59 @@ async function serve(options: UiOptions): Promise<number> {
   ui.close();
   server.close();
   server.closeAllConnections();
-  await locks.close();
+  await Promise.all([locks, ...servers].map((each) => each.close()));
   return Exit.Done;
+}
+
+/** The servers of a quorum, each read by itself: a quorum cannot say who holds its locks. */
+async function openServers({ target, options }: Where): Promise<OpenServer[]> {
+  const { longestLease, ...rest } = options;
+  const named = typeof target === 'object' && 'quorum' in target ? target.quorum : [];
+  const servers = named.map((server) => {
+    const { label } = checkTarget(server);
+    return new OpenServer({ target: server, options: rest, label });
+  });
+  await Promise.all(servers.map((each) => each.connect()));
+  return servers;
+}
+
+/** A server that may be away while the page begins: each look tries again until it is there. */
+class OpenServer implements LockUiServer {
+  readonly server: string;
+  readonly locks = { query: (options?: QueryOptions) => this.#query(options) };
+  readonly #where: Where;
+  #manager: LockManager | undefined;
+  #failure: unknown;
+  #connecting = false;
+  #closed = false;
+
+  constructor(where: Where) {
+    this.#where = where;
+    this.server = where.label;
+  }
+
+  async connect(): Promise<void> {
+    this.#connecting = true;
+    try {
+      this.#manager = await open(this.#where);
+      if (this.#closed) await this.#manager.close();
+    } catch (error) {
+      this.#failure = error;
+    }
+    this.#connecting = false;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#manager?.close();
+  }
+
+  async #query(options?: QueryOptions): Promise<LockSnapshot> {
+    if (this.#manager !== undefined) return this.#manager.query(options);
+    // The other servers do not wait for this one.
+    if (!this.#connecting) void this.connect();
+    throw this.#failure;
+  }
 }
 
 async function listen(server: Server, { host, port }: UiOptions): Promise<number> {

@@ -13,21 +13,34 @@ export interface LockView {
   readonly kind: 'leader' | 'lock';
   /** How the lock is held; `null` while it has no holder. */
   readonly mode: LockMode | null;
+  /** How many permits may be held at once; `null` where there is no limit, or nobody knows it. */
+  readonly limit: number | null;
   readonly holders: readonly Holder[];
   readonly waiters: readonly Waiter[];
+  /** Of a quorum alone: what each server says. */
+  readonly votes?: readonly Vote[];
+}
+
+/** What one server of a quorum says about a lock. */
+export interface Vote {
+  /** The server, without login. */
+  readonly server: string;
+  /** The short name of who holds it there; `null` if nobody does. */
+  readonly by: string | null;
+  /** Why the server has no say; `null` if it answers. */
+  readonly failure: string | null;
 }
 
 /** One holder of a lock. */
 export interface Holder {
-  /** `done` for the mark of a slot of `runOnce` that is done: see `HeldLockInfo.state`. */
+  /** How the hold is, see `HeldLockInfo.state`. */
   readonly state: HoldState;
   /** Whether a slot that is done keeps its result. */
   readonly result: boolean;
+  /** How many permits of a semaphore it holds. */
+  readonly permits: number;
   readonly label: string | null;
   readonly clientId: string;
-  /** How many permits it has, of the limit with which it asked; `null` without a limit. */
-  readonly permits: number;
-  readonly limit: number | null;
   /** When it asked for the lock, by its clock: it has held the lock at most since then. `null` if unknown. */
   readonly askedAt: Date | null;
   /** The fence of a share; `null` for an exclusive lock. */
@@ -44,7 +57,7 @@ export interface Waiter {
   readonly label: string | null;
   readonly clientId: string;
   readonly mode: LockMode;
-  /** How many permits it waits for. */
+  /** How many permits of a semaphore it asks for. */
   readonly permits: number;
   readonly position: number;
   /** How long it has waited, in ms. */
@@ -52,15 +65,16 @@ export interface Waiter {
 }
 
 /** All locks whose names match a pattern, in order. */
-export async function listLocks(locks: LockManager, pattern: string): Promise<LockView[]> {
+export async function listLocks(
+  locks: Pick<LockManager, 'query'>,
+  pattern: string,
+): Promise<LockView[]> {
   const [startsWith = ''] = pattern.split(/[*?]/, 1);
   const matches = matcher(pattern);
   return viewsOf(await locks.query({ startsWith })).filter(({ name }) => matches(name));
 }
 
-function viewsOf({ held: all, pending }: LockSnapshot): LockView[] {
-  // The command line reads a hold of other code by itself, also of a value that is no text.
-  const held = all.filter(({ state }) => state !== 'foreign');
+function viewsOf({ held, pending }: LockSnapshot): LockView[] {
   const names = new Set([...held, ...pending].map(({ name }) => name));
   const heldBy = group(held);
   const waited = group(pending);
@@ -70,6 +84,7 @@ function viewsOf({ held: all, pending }: LockSnapshot): LockView[] {
       name,
       kind: kindOf(name),
       mode: holders[0]?.mode ?? null,
+      limit: limitOf(holders),
       holders: holders.map(holderOf),
       waiters: firstOfEach(waited.get(name) ?? []).map(waiterOf),
     };
@@ -78,33 +93,30 @@ function viewsOf({ held: all, pending }: LockSnapshot): LockView[] {
 
 /** One lock, read by its key. */
 export async function viewOf(locks: LockManager, name: string): Promise<LockView> {
-  const [view] = viewsOf(await locks.query({ name }));
+  const { held, pending } = await locks.query({ name });
+  // The command line reads a hold of other code by itself, also of a value that is no text.
+  const own = held.filter(({ state }) => state !== 'foreign');
+  const [view] = viewsOf({ held: own, pending });
   return view ?? freeLock(name);
 }
 
 /** A lock without holders and waiters. */
 export function freeLock(name: string): LockView {
-  return { name, kind: kindOf(name), mode: null, holders: [], waiters: [] };
+  return { name, kind: kindOf(name), mode: null, limit: null, holders: [], waiters: [] };
 }
 
 function kindOf(name: string): LockView['kind'] {
   return isLeaderLock(name) ? 'leader' : 'lock';
 }
 
-/** Whether the lock is held only as the mark of a slot of `runOnce` that is done: its release lets the job run again. */
+/** Whether nobody is at work under the lock: it is the mark of a slot of `runOnce` that is done. */
 export function isDone({ holders }: Pick<LockView, 'holders'>): boolean {
   return holders.some(({ state }) => state === 'done');
 }
 
-/** The permits of a lock that are held, and the highest limit of its holders; `null` if one of them gave none. */
-export function permitsOf({ holders }: Pick<LockView, 'holders'>): {
-  readonly permits: number;
-  readonly limit: number | null;
-} {
-  const permits = holders.reduce((sum, holder) => sum + holder.permits, 0);
-  const limits = holders.map(({ limit }) => limit ?? Number.POSITIVE_INFINITY);
-  const limit = Math.max(...limits);
-  return { permits, limit: Number.isFinite(limit) ? limit : null };
+/** How many permits of a lock are held. */
+export function permitsOf({ holders }: Pick<LockView, 'holders'>): number {
+  return holders.reduce((sum, { permits }) => sum + permits, 0);
 }
 
 /**
@@ -112,11 +124,10 @@ export function permitsOf({ holders }: Pick<LockView, 'holders'>): {
  * permits are held.
  */
 export function modeOf(view: LockView): string {
-  const { kind, mode } = view;
+  const { kind, mode, limit } = view;
   if (isDone(view)) return 'done';
   if (kind === 'leader' && mode === 'exclusive') return 'leader';
-  const { permits, limit } = permitsOf(view);
-  return limit === null ? (mode ?? '') : `shared, ${permits} of ${limit}`;
+  return limit === null ? (mode ?? '') : `shared, ${permitsOf(view)} of ${limit}`;
 }
 
 /** `*` stands for any text, `?` for one character. */
@@ -136,11 +147,24 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
   return groups;
 }
 
+/** Holders may give different limits: the least is the one that the next caller meets first. */
+function limitOf(holders: readonly HeldLockInfo[]): number | null {
+  const limits = holders.flatMap(({ limit }) => (limit === null ? [] : [limit]));
+  return limits.length === 0 ? null : Math.min(...limits);
+}
+
 function holderOf({ token, ttl: lease, ...info }: HeldLockInfo): Holder {
-  const { state, result, label, clientId, permits, limit, askedAt, fence } = info;
-  const holder = { state, result, label, clientId, permits, limit, askedAt, fence, lease };
+  const { state, result, permits, label, clientId, askedAt, fence } = info;
+  const holder = { state, result, permits, label, clientId, askedAt, fence, lease };
   TOKENS.set(holder, token);
   return holder;
+}
+
+/** The same holder under another label. */
+export function withLabel(holder: Holder, label: string | null): Holder {
+  const renamed = { ...holder, label };
+  TOKENS.set(renamed, TOKENS.get(holder) ?? '');
+  return renamed;
 }
 
 /** The tokens of the holders of a lock, to tell them from those before. */

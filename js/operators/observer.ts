@@ -1,6 +1,6 @@
 /** What can be known of locks by looking again and again: since when they are held, and how often they changed hands. */
 
-import { type Holder, type LockView, tokensOf } from './lock-views.js';
+import { type Holder, isDone, type LockView, tokensOf } from './lock-views.js';
 
 /**
  * Since when a holder has a lock, as far as it can be known: the server does not keep it. If a look shows a holder that
@@ -17,8 +17,8 @@ export interface Hold {
 /** What happened to a lock between two looks. */
 export interface Change {
   readonly name: string;
-  /** The lock got an owner, another owner, or has none any more. */
-  readonly kind: 'acquired' | 'freed' | 'moved';
+  /** The lock got an owner, another owner, or has none any more; or a slot of `runOnce` is done. */
+  readonly kind: 'acquired' | 'done' | 'freed' | 'moved';
   /** Who held it before, and who holds it now. */
   readonly from: readonly Holder[];
   readonly to: readonly Holder[];
@@ -106,6 +106,7 @@ export class Observer {
     const last = owners.length === 0 ? (before?.owners ?? []) : owners;
     this.#seen.set(name, { owners: last, holders, changes, look: this.#look });
     const from = before?.holders ?? [];
+    if (isNew && isDone(view)) return { name, kind: 'done', from, to: holders };
     if (isNew) return { name, kind: held ? 'moved' : 'acquired', from, to: holders };
     return held && owners.length === 0 ? { name, kind: 'freed', from, to: [] } : undefined;
   }

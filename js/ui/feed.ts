@@ -1,26 +1,30 @@
 /** Looks at all locks as long as pages are open, and tells them what has changed. */
 
-import type { LockManager } from '../manager/manager.js';
-import { listLocks } from '../operators/lock-views.js';
+import { type LockView, listLocks } from '../operators/lock-views.js';
 import { Observer } from '../operators/observer.js';
-import { differs, endsOf, type Happening, happeningOf, type Row, rowOf } from './rows.js';
+import { listVotes, majorityOf } from '../operators/votes.js';
+import { type Happening, History } from './history.js';
+import type { UiSettings } from './options.js';
+import { differs, endsOf, happeningOf, type Row, rowOf } from './rows.js';
 import type { Stream } from './stream.js';
 
 /** The most pages that may be open: all locks may be on their way to a slow reader of each. */
 const STREAMS_MAX = 100;
-/** The page shows so many happenings. */
+/** So many happenings of one look are told: more of them nobody reads. */
 const HAPPENINGS_MAX = 200;
 /** The pause after a look is at least so many times as long as the look. */
 const PAUSES_PER_LOOK = 4;
 
 /** The source of all streams of one page. @internal */
 export class Feed {
-  readonly #locks: LockManager;
-  readonly #interval: number;
+  readonly #settings: Omit<UiSettings, 'allowRelease'>;
   readonly #observer = new Observer();
+  readonly #history = new History();
   readonly #streams = new Set<Stream>();
   #rows = new Map<string, Row>();
-  #happenings: Happening[] = [];
+  /** When the last look succeeded, if changes since then were missed. */
+  #missedSince: number | undefined;
+  #lastLook = 0;
   /** Why the last look failed. */
   #failure: string | null = null;
   #looked = false;
@@ -28,9 +32,8 @@ export class Feed {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(locks: LockManager, interval: number) {
-    this.#locks = locks;
-    this.#interval = interval;
+  constructor(settings: Omit<UiSettings, 'allowRelease'>) {
+    this.#settings = settings;
   }
 
   /** Whether no further page may be opened. */
@@ -59,7 +62,7 @@ export class Feed {
     if (this.#streams.size > 0) return;
     clearTimeout(this.#timer);
     // Changes before the next page is opened are not observed.
-    this.#observer.missed();
+    this.#miss();
   }
 
   /** Tells one stream everything. */
@@ -83,21 +86,42 @@ export class Feed {
     this.#looking = true;
     const began = performance.now();
     try {
-      const views = await listLocks(this.#locks, '*');
+      const views = await this.#views();
       const now = Date.now();
+      this.#watched(now);
       const happened = this.#observer.look(views, now).map((each) => happeningOf(each, now));
       const rows = views.map((view) => rowOf(view, this.#observer, now, this.#rows.get(view.name)));
       this.#tell(rows, happened, now);
     } catch (error) {
-      this.#observer.missed();
+      this.#miss();
       this.#failure = (error as Error).message;
       this.#send('failure', JSON.stringify({ now: Date.now(), message: this.#failure }));
     }
     this.#looking = false;
     if (this.#closed || this.#streams.size === 0) return;
     const took = performance.now() - began;
-    const pause = Math.max(this.#interval, took * PAUSES_PER_LOOK);
+    const pause = Math.max(this.#settings.interval, took * PAUSES_PER_LOOK);
     this.#timer = setTimeout(() => this.lookNow(), pause);
+  }
+
+  #views(): Promise<LockView[]> {
+    const { locks, servers } = this.#settings;
+    return servers.length === 0 ? listLocks(locks, '*') : listVotes(servers);
+  }
+
+  #miss(): void {
+    this.#observer.missed();
+    if (this.#lastLook > 0) this.#missedSince ??= this.#lastLook;
+  }
+
+  /** Takes note that a look has succeeded, and what nobody watched before it. */
+  #watched(now: number): void {
+    if (this.#missedSince !== undefined) {
+      this.#history.addGap({ from: this.#missedSince, to: now });
+      this.#missedSince = undefined;
+    }
+    if (this.#lastLook === 0) this.#history.since = now;
+    this.#lastLook = now;
   }
 
   /** Sends what is new: whole rows, or only the ends of leases that were renewed. */
@@ -106,7 +130,7 @@ export class Feed {
     const first = !this.#looked || this.#failure !== null;
     this.#looked = true;
     this.#rows = new Map(rows.map((row) => [row.name, row]));
-    this.#happenings = [...this.#happenings, ...happened].slice(-HAPPENINGS_MAX);
+    this.#history.add(happened);
     this.#failure = null;
     if (first) {
       this.#send('state', this.#state());
@@ -128,9 +152,18 @@ export class Feed {
     return JSON.stringify({
       now: Date.now(),
       rows: [...this.#rows.values()],
-      happened: this.#happenings,
+      happened: this.#history.all(),
+      gaps: this.#history.gaps,
+      since: this.#history.since,
+      quorum: this.#quorum(),
       failure: this.#failure,
     });
+  }
+
+  /** How many servers the quorum has, and how many are a majority; `null` if it is none. */
+  #quorum(): { readonly of: number; readonly needed: number } | null {
+    const { length } = this.#settings.servers;
+    return length === 0 ? null : { of: length, needed: majorityOf(length) };
   }
 
   #send(event: string, json: string): void {

@@ -176,7 +176,7 @@ class Page {
 
   constructor(settings: Omit<UiSettings, 'allowRelease'>) {
     this.#settings = settings;
-    this.#feed = new Feed(settings.locks, settings.interval);
+    this.#feed = new Feed(settings);
     settings.locks.once('close', () => this.close());
   }
 

@@ -6,5 +6,6 @@ export {
   type LockUiFetchOptions,
   type LockUiOptions,
   type LockUiRequest,
+  type LockUiServer,
   lockUi,
 } from './index.js';

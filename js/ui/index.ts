@@ -5,4 +5,9 @@
  */
 
 export { fetchLockUi, type LockUi, type LockUiFetch, lockUi } from './handler.js';
-export type { LockUiFetchOptions, LockUiOptions, LockUiRequest } from './options.js';
+export type {
+  LockUiFetchOptions,
+  LockUiOptions,
+  LockUiRequest,
+  LockUiServer,
+} from './options.js';

@@ -22,6 +22,23 @@ export interface LockUiRequest extends IncomingMessage {
 }
 
 /**
+ * One server of a quorum, for the option `servers` of `lockUi`.
+ *
+ * @example
+ * ```ts
+ * import type { LockUiServer } from 'holdfast/ui'
+ *
+ * const servers: LockUiServer[] = [{ server: 'redis-1', locks }]
+ * ```
+ */
+export interface LockUiServer {
+  /** What the page calls the server. */
+  readonly server: string;
+  /** A manager that is connected to this server alone. */
+  readonly locks: Pick<LockManager, 'query'>;
+}
+
+/**
  * Options of `lockUi`.
  *
  * @example
@@ -32,8 +49,14 @@ export interface LockUiRequest extends IncomingMessage {
  * ```
  */
 export interface LockUiOptions {
-  /** The manager whose server and prefix are shown. Not one of a quorum. */
+  /** The manager whose server and prefix are shown. */
   readonly locks: LockManager;
+  /**
+   * Where `locks` is the manager of a quorum: a manager of its own for each server, with the same prefix. The page shows who
+   * has the votes of a majority, and what each server says; it releases nothing.
+   * @default []
+   */
+  readonly servers?: readonly LockUiServer[];
   /**
    * Where the page is mounted, if the router leaves that in `request.url`: Fastify does, Express does not.
    * @default ''
@@ -84,7 +107,7 @@ export type UiSettings<O extends LockUiFetchOptions | LockUiOptions = LockUiOpti
   Given<O>
 >;
 
-const KNOWN = ['allowRelease', 'interval', 'locks', 'path', 'title'];
+const KNOWN = ['allowRelease', 'interval', 'locks', 'path', 'servers', 'title'];
 const TIMES: ReadonlySet<string> = new Set(['interval']);
 const INTERVAL_MS_MIN = 100;
 const INTERVAL_MS_MAX = 3_600_000;
@@ -99,6 +122,7 @@ export function uiSettingsOf<O extends LockUiFetchOptions | LockUiOptions>(
     title: 'Locks',
     allowRelease: false,
     interval: 1_000,
+    servers: [],
     ...checkObject<LockUiOptions>(options, KNOWN, caller, TIMES),
   };
   checkText(settings.path, '"path"');
@@ -111,5 +135,15 @@ export function uiSettingsOf<O extends LockUiFetchOptions | LockUiOptions>(
     const message = `${caller} needs the option "locks", what connect() of holdfast returned`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
+  checkServers(settings.servers);
   return { ...settings, path: settings.path.replace(/\/+$/, '') } as UiSettings<O>;
+}
+
+function checkServers(servers: unknown): void {
+  const fits = (each: Partial<LockUiServer> | null | undefined): boolean =>
+    typeof each?.server === 'string' && typeof each.locks?.query === 'function';
+  if (Array.isArray(servers) && servers.every(fits)) return;
+  const message =
+    '"servers" must be a list of { server, locks }: a name and a manager for each server of the quorum';
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }

@@ -7,19 +7,19 @@ import {
   type Holder,
   type LockView,
   nameOf,
-  permitsOf,
   tokensOf,
+  type Vote,
   type Waiter,
 } from '../operators/lock-views.js';
 import type { Change, Hold, Observer } from '../operators/observer.js';
+import type { Happening, Person } from './history.js';
 
 /** One lock. @internal */
 export interface Row {
   readonly name: string;
   readonly kind: LockView['kind'];
   readonly mode: LockMode | null;
-  /** How many permits are held, and of how many; `limit` is `null` if a holder gave none. */
-  readonly permits: number;
+  /** How many permits may be held at once; `null` where there is no limit. */
   readonly limit: number | null;
   /** Stands for the holders: it changes whenever another gets the lock. */
   readonly owners: string;
@@ -27,15 +27,18 @@ export interface Row {
   readonly waiters: readonly RowWaiter[];
   /** How often it was seen with an owner that it did not have before. */
   readonly changes: number;
+  /** Of a quorum alone: what each server says. */
+  readonly votes?: readonly Vote[];
 }
 
 interface RowHolder {
   readonly state: HoldState;
   /** Whether a slot that is done keeps its result. */
   readonly result: boolean;
+  /** How many permits of a semaphore it holds. */
+  readonly permits: number;
   readonly label: string | null;
   readonly client: string;
-  readonly permits: number;
   readonly fence: number | null;
   /** Since when it holds the lock, as far as is known. */
   readonly since: number;
@@ -48,17 +51,9 @@ interface RowWaiter {
   readonly label: string | null;
   readonly client: string;
   readonly mode: LockMode;
+  /** How many permits of a semaphore it asks for. */
   readonly permits: number;
   readonly since: number;
-}
-
-/** What has happened to a lock, for the list of what happened. @internal */
-export interface Happening {
-  readonly at: number;
-  readonly name: string;
-  readonly kind: Change['kind'];
-  readonly from: readonly string[];
-  readonly to: readonly string[];
 }
 
 /** Two looks date the same moment differently by less than this, in ms. */
@@ -77,8 +72,9 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   const tokens = tokensOf(view).join();
   const same = before !== undefined && TOKENS.get(before) === tokens;
   const owners = same ? before.owners : ownersOf(view);
-  const { name, kind, mode } = view;
-  const row: Row = { name, kind, mode, ...permitsOf(view), owners, holders, waiters, changes };
+  const { name, kind, mode, limit, votes } = view;
+  const shown = { name, kind, mode, limit, owners, holders, waiters, changes };
+  const row: Row = votes === undefined ? shown : { ...shown, votes };
   TOKENS.set(row, tokens);
   return row;
 }
@@ -99,21 +95,25 @@ export function endsOf({ holders }: Row): (number | null)[] {
   return holders.map(({ ends }) => ends);
 }
 
+/** What a change is for the list of what happened. @internal */
 export function happeningOf({ name, kind, from, to }: Change, at: number): Happening {
-  return { at, name, kind, from: from.map(nameOf), to: to.map(nameOf) };
+  return { at, name, kind, from: from.map(personOf), to: to.map(personOf) };
 }
 
-function withoutLeases({ owners, mode, holders, waiters, changes }: Row): string {
-  const since = holders.map((holder) => [holder.since, holder.began]);
-  return JSON.stringify([owners, mode, since, waiters, changes]);
+function personOf(holder: Holder): Person {
+  return { name: nameOf(holder), client: holder.clientId };
+}
+
+function withoutLeases({ holders, ...row }: Row): string {
+  return JSON.stringify([row, holders.map(({ ends, ...rest }) => rest)]);
 }
 
 function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
-  const { state, result, label, clientId: client, permits, fence, lease } = holder;
+  const { state, result, permits, label, clientId: client, fence, lease } = holder;
   const unseen = { since: now, began: 'or earlier' } as const;
   const { since, began } = observer.holdOf(holder) ?? unseen;
   const ends = lease === null ? null : steady(now + lease, before?.ends);
-  return { state, result, label, client, permits, fence, since, began, ends };
+  return { state, result, permits, label, client, fence, since, began, ends };
 }
 
 function waiterOf(

@@ -167,12 +167,13 @@ test('ls --json is one document of a stable shape', async () => {
   const { waited } = told[0].waiters[0];
   assert.ok(Number.isInteger(waited));
   const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', permits: 1 };
-  const holder = { label: 'web-1', clientId: locks.clientId, permits: 1, limit: null };
+  const holder = { label: 'web-1', clientId: locks.clientId, permits: 1 };
   assert.deepEqual(told, [
     {
       name: 'item:1',
       kind: 'lock',
       mode: 'exclusive',
+      limit: null,
       holders: [{ state: 'held', result: false, ...holder, askedAt, fence: null, lease }],
       waiters: [{ ...waiter, position: 1, waited }],
     },
@@ -254,7 +255,15 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
     /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 +\S+ +exclusive +web-2 .*\n$/,
   );
   const json = JSON.parse((await ends(0, env, 'show', 'item:*', '--json')).stdout);
-  assert.deepEqual(Object.keys(json), ['name', 'kind', 'mode', 'holders', 'waiters', 'foreign']);
+  assert.deepEqual(Object.keys(json), [
+    'name',
+    'kind',
+    'mode',
+    'limit',
+    'holders',
+    'waiters',
+    'foreign',
+  ]);
   assert.deepEqual([json.name, json.foreign, json.waiters.length], ['item:*', null, 1]);
   const nobody = await ends(1, env, 'show', 'item:');
   assert.equal(nobody.stdout, 'Lock "item:" is held by nobody.\n');
@@ -262,6 +271,7 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
     name: 'item:',
     kind: 'lock',
     mode: null,
+    limit: null,
     holders: [],
     waiters: [],
     foreign: null,

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -54,6 +54,10 @@ runPage('docs/ui.md', {
   otherwise: { 'holdfast ui': starts },
 });
 
-test('its picture is small', () => {
-  assert.ok(statSync(join(ROOT, 'docs', 'images', 'ui.png')).size <= 150_000);
+test('its pictures are there, and small', () => {
+  const page = readFileSync(join(ROOT, 'docs', 'ui.md'), 'utf8');
+  const named = Array.from(page.matchAll(/images\/[\w-]+\.png/g), ([name]) => name);
+  assert.equal(named.length, 3);
+  const sizes = named.map((name) => statSync(join(ROOT, 'docs', name)).size);
+  assert.ok(Math.max(...sizes) <= 200_000, `${sizes}`);
 });

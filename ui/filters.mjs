@@ -1,0 +1,94 @@
+// What people choose: a kind, only what is waited for, words, groups.
+
+import { element, nameOf, write } from './format.mjs';
+import { KINDS, kindOf } from './kinds.mjs';
+
+const at = (selector) => document.querySelector(selector);
+/** Where the browser keeps whether the list is in groups. */
+const GROUPS = 'holdfast-groups';
+
+export class Filters {
+  #kind = 'all';
+  #chosen;
+  #chips = new Map();
+
+  /** `chosen` is called when a person has chosen something else. */
+  constructor(chosen) {
+    this.#chosen = chosen;
+    for (const [kind, label] of Object.entries({ all: 'All', ...KINDS, split: 'No majority' })) {
+      this.#addChip(kind, label);
+    }
+    at('#groups').checked = stored() === 'on';
+    at('#groups').addEventListener('change', () => {
+      store(at('#groups').checked ? 'on' : 'off');
+      chosen();
+    });
+    at('#search').addEventListener('input', chosen);
+    at('#waited').addEventListener('change', chosen);
+  }
+
+  get inGroups() {
+    return at('#groups').checked;
+  }
+
+  /** Those of the locks that were chosen. */
+  of(locks) {
+    const words = at('#search').value.toLowerCase();
+    const waited = at('#waited').checked;
+    const kind = this.#kind;
+    const found = [];
+    for (const lock of locks) {
+      if (waited && lock.waiters.length === 0) continue;
+      if (kind !== 'all' && kindOf(lock) !== kind) continue;
+      if (words === '' || textOf(lock).includes(words)) found.push(lock);
+    }
+    return found;
+  }
+
+  /** Writes how many there are of each kind. A kind of which there is none is not offered. */
+  draw(kinds, count) {
+    for (const [kind, chip] of this.#chips) {
+      const own = kind === 'all' ? count : (kinds[kind] ?? 0);
+      write(chip.lastChild, own.toLocaleString('en'));
+      chip.hidden = own === 0 && kind !== 'all' && kind !== this.#kind;
+    }
+  }
+
+  #addChip(kind, label) {
+    const chip = element('button', '', 'chip');
+    chip.type = 'button';
+    chip.append(`${label} `, element('span', '0', 'number'));
+    chip.setAttribute('aria-pressed', String(kind === this.#kind));
+    chip.addEventListener('click', () => this.#choose(kind));
+    this.#chips.set(kind, chip);
+    at('#kinds').append(chip);
+  }
+
+  #choose(kind) {
+    this.#kind = kind;
+    for (const [own, chip] of this.#chips) chip.setAttribute('aria-pressed', String(own === kind));
+    this.#chosen();
+  }
+}
+
+function textOf({ name, holders, waiters }) {
+  const people = [...holders, ...waiters].map((each) => `${nameOf(each)}\n${each.client}`);
+  return [name, ...people].join('\n').toLowerCase();
+}
+
+/** A browser may refuse to keep anything. */
+function stored() {
+  try {
+    return localStorage.getItem(GROUPS);
+  } catch {
+    return null;
+  }
+}
+
+function store(value) {
+  try {
+    localStorage.setItem(GROUPS, value);
+  } catch {
+    // The choice lasts as long as the page.
+  }
+}
