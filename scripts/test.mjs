@@ -27,6 +27,8 @@ const LONG = [
   'connect/rotations-full', // a minute for each kind of target
   'faults/torture/campaign',
   'faults/torture/histories',
+  'redis-semaphore/suite', // each lease runs out once
+  'ui/pictures', // each view in each width and theme
   'package/', // runtimes, package managers, bundlers, frameworks
 ];
 

@@ -542,7 +542,8 @@ function fillHolding(
   checkHold({ ttl, renew, maxHold, stallTimeout });
   const { owner } = given;
   if (owner !== undefined) checkOwned(owner, given);
-  const label = checkLabel(given.label ?? owner ?? defaults.label);
+  const named = given.label ?? owner;
+  const label = named === undefined ? defaults.label : checkLabel(named);
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
     const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';

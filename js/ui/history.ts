@@ -1,12 +1,12 @@
 /** What happened to locks, as far as somebody watched. The page loads it too, as a part of `people.mjs`. */
 
-/** Who held a lock. */
+/** Who held a lock. @internal */
 export interface Person {
   readonly name: string;
   readonly client: string;
 }
 
-/** What has happened to a lock. */
+/** What has happened to a lock. @internal */
 export interface Happening {
   readonly at: number;
   readonly name: string;
@@ -15,7 +15,7 @@ export interface Happening {
   readonly to: readonly Person[];
 }
 
-/** A time in which nobody watched, in ms since 1970. */
+/** A time in which nobody watched, in ms since 1970. @internal */
 export interface Gap {
   readonly from: number;
   readonly to: number;

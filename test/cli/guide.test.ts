@@ -109,7 +109,7 @@ test('every document has the shape of a real one', async () => {
   assert.deepEqual(shape(found), shape({ ...doctor, findings: doctor.findings.slice(0, 1) }));
   assert.deepEqual(shape(watch), {
     time: 'string',
-    lock: { name: 'string', kind: 'string', mode: null, holders: [], waiters: [] },
+    lock: { name: 'string', kind: 'string', mode: null, limit: null, holders: [], waiters: [] },
   });
 });
 

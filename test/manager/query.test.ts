@@ -98,7 +98,8 @@ test('other code is told as the holder of the one lock that is asked for', async
   const [{ ttl, ...holder } = { ttl: null }] = held;
   assert.ok(ttl !== null && ttl > 50_000);
   const nobody = { clientId: '', owner: null, label: null, askedAt: null, fence: null };
-  const hold = { state: 'foreign', mode: 'exclusive', ...nobody };
+  const one = { permits: 1, limit: null, result: false, idleFor: null };
+  const hold = { state: 'foreign', mode: 'exclusive', ...one, ...nobody };
   assert.deepEqual(holder, { name: 'old', ...hold, token: 'somebody+' });
   assert.deepEqual(
     pending.map(({ label }) => label),

@@ -120,7 +120,7 @@ export const OWNED: Behaviours = {
     const [info] = (await b.query({ name: 'x' })).held;
     assert.deepEqual(
       [info?.owner, info?.label, info?.clientId, info?.token, info?.askedAt],
-      [owner, 'Bestellung-Nr.-7--', '', lock.token, null],
+      [owner, 'Bestellung Nr. 7 ✓', '', lock.token, null],
     );
     const json = JSON.parse(JSON.stringify(lock));
     assert.equal(json.owner, owner);
