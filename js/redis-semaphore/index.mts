@@ -6,6 +6,7 @@ export {
   type LockLostCallback,
   type LockOptions,
   LostLockError,
+  MultiSemaphore,
   Mutex,
   RedlockMutex,
   Semaphore,

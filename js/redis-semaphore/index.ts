@@ -1,5 +1,5 @@
 /**
- * `Mutex`, `Semaphore` and `RedlockMutex` of redis-semaphore, on holdfast.
+ * `Mutex`, `Semaphore`, `MultiSemaphore` and `RedlockMutex` of redis-semaphore, on holdfast.
  *
  * @packageDocumentation
  */
@@ -59,9 +59,32 @@ export class Semaphore extends Lock {
   constructor(client: Client, key: string, limit: number, options?: LockOptions) {
     checkClient(client);
     const name = `semaphore:${checkKey(key)}`;
-    if (!limit) throw new Error('"limit" is required');
-    if (typeof limit !== 'number') throw new Error('"limit" must be a number');
-    super([client], { kind: 'semaphore', key: name, limit }, options);
+    super([client], { kind: 'semaphore', key: name, limit: checkCount(limit, 'limit') }, options);
+  }
+}
+
+/**
+ * A semaphore whose holder takes several permits, all or none. A waiter for many is not overtaken by later ones for few.
+ *
+ * @example
+ * ```ts
+ * const half = new MultiSemaphore(new Redis(), 'gpu', 8, 4)
+ * if (await half.tryAcquire()) await train().finally(() => half.release())
+ * ```
+ */
+export class MultiSemaphore extends Lock {
+  /**
+   * @param client - A client of ioredis or node-redis, whose address and login are used.
+   * @param key - The name of the lock; the key in Redis is `semaphore:` and this name, as for a `Semaphore`.
+   * @param limit - How many permits all holders have together.
+   * @param permits - How many of them this one takes. With more than `limit` an `acquire` rejects with a `TimeoutError`.
+   * @throws Error if an argument is missing or wrong.
+   */
+  constructor(client: Client, key: string, limit: number, permits: number, options?: LockOptions) {
+    checkClient(client);
+    const name = `semaphore:${checkKey(key)}`;
+    const counts = { limit: checkCount(limit, 'limit'), permits: checkCount(permits, 'permits') };
+    super([client], { kind: 'multi-semaphore', key: name, ...counts }, options);
   }
 }
 
@@ -87,6 +110,12 @@ export class RedlockMutex extends Lock {
 
 function checkClient(client: unknown): void {
   if (!client) throw new Error('"client" is required');
+}
+
+function checkCount(count: unknown, name: string): number {
+  if (!count) throw new Error(`"${name}" is required`);
+  if (typeof count !== 'number') throw new Error(`"${name}" must be a number`);
+  return count;
 }
 
 function checkKey(key: unknown): string {

@@ -14,6 +14,7 @@ import {
   checkOptions,
   type HolderOptions,
   newIdentifier,
+  type Share,
   tokenFor,
 } from './options.js';
 import { shorten, ValueHold } from './value-hold.js';
@@ -36,8 +37,9 @@ export interface LockOptions extends HolderOptions {
 export interface Kind {
   readonly kind: string;
   readonly key: string;
-  /** Of a semaphore: the most holders. */
+  /** Of a semaphore: how many permits all have, and how many of them each object takes. */
   readonly limit?: number;
+  readonly permits?: number;
 }
 
 /** The callback of a lock without one. */
@@ -54,7 +56,8 @@ export abstract class Lock {
   protected _kind: string;
   /** The key in Redis. */
   protected _key: string;
-  readonly #limit: number | undefined;
+  /** How much of the lock this object wants. */
+  readonly #share: Share;
   readonly #clients: readonly Client[];
   readonly #connection: Connection;
   readonly #options: Checked;
@@ -79,7 +82,9 @@ export abstract class Lock {
   protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
     this._kind = kind.kind;
     this._key = kind.key;
-    this.#limit = kind.limit;
+    const { limit, permits } = kind;
+    this.#share =
+      limit === undefined ? {} : { mode: 'shared', limit, ...(permits ? { permits } : {}) };
     this.#clients = clients;
     this.#options = checkOptions(options);
     this.#onLockLost = options?.onLockLost ?? throwIt;
@@ -92,8 +97,9 @@ export abstract class Lock {
 
   /** The name of the holder. With `acquiredExternally` another process can take over the lock by it. */
   get identifier(): string {
-    this.#identifier ??= this.#tokenOfHold() ?? newIdentifier(this.#options.identifierSuffix);
-    this.#hold?.tell(this.#connection, this._key, tokenFor(this.#identifier));
+    this.#identifier ??=
+      this.#tokenOfHold() ?? newIdentifier(this.#options.identifierSuffix, this.#share);
+    this.#hold?.tell(this.#connection, this._key, tokenFor(this.#identifier, this.#share));
     return this.#identifier;
   }
 
@@ -178,6 +184,9 @@ export abstract class Lock {
         new Error('no attempt was made: acquireTimeout or acquireAttemptsLimit is 0'),
       );
     }
+    const { limit = 1, permits = 1 } = this.#share;
+    if (permits > limit)
+      return this.#fail(new Error(`${permits} permits are more than the limit, ${limit}`));
     try {
       const held = await this.#take(abortSignal, this.#spent);
       if (held === undefined) return this.#fail(new Error('others hold it'));
@@ -259,7 +268,11 @@ export abstract class Lock {
   async #named(held: SharedHandle): Promise<Held> {
     if (this.#identifier === undefined || this.#isQuorum) return held;
     try {
-      return await this.#adopt(held.toJSON(), tokenFor(this.#identifier), this.#renews);
+      return await this.#adopt(
+        held.toJSON(),
+        tokenFor(this.#identifier, this.#share),
+        this.#renews,
+      );
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
@@ -322,7 +335,7 @@ export abstract class Lock {
     this.#isRefreshed = this.#options.renew;
     this.#hold = new Hold(held, this.#holder);
     if (this.#identifier !== undefined) {
-      this.#hold.tell(this.#connection, this._key, tokenFor(this.#identifier));
+      this.#hold.tell(this.#connection, this._key, tokenFor(this.#identifier, this.#share));
     }
   }
 
@@ -389,7 +402,7 @@ export abstract class Lock {
   }
 
   get #isSemaphore(): boolean {
-    return this.#limit !== undefined;
+    return this.#share.limit !== undefined;
   }
 
   get #isQuorum(): boolean {
@@ -411,13 +424,12 @@ export abstract class Lock {
     return { ttl: this.#options.lockTimeout, renew: this.#renews };
   }
 
-  /** How much of the lock this object wants: a permit, or all of it. */
-  get #share(): { readonly mode?: 'shared'; readonly limit?: number } {
-    return this.#limit === undefined ? {} : { mode: 'shared', limit: this.#limit };
-  }
-
   get #place() {
-    return { clients: this.#clients, key: this._key, value: tokenFor(this.identifier) };
+    return {
+      clients: this.#clients,
+      key: this._key,
+      value: tokenFor(this.identifier, this.#share),
+    };
   }
 
   #open(signal?: AbortSignal): Promise<LockManager> {

@@ -138,14 +138,26 @@ export function checkOptions(options: HolderOptions = {}): Checked {
   };
 }
 
+/** How much of a lock an object wants: some permits of its limit, or all of it. @internal */
+export interface Share {
+  readonly mode?: 'shared';
+  readonly limit?: number;
+  readonly permits?: number;
+}
+
 /** A new token, with a suffix for people. @internal */
-export function newIdentifier(suffix: string): string {
-  const token = `hf1.${native.Bridge.newClient()}.1`;
+export function newIdentifier(suffix: string, share: Share): string {
+  const token = `hf1.${native.Bridge.newClient()}.1${termsOf(share)}`;
   return suffix === '' ? token : `${token}.${suffix}`;
 }
 
 /** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */
-export function tokenFor(identifier: string): string {
+export function tokenFor(identifier: string, share: Share): string {
   if (/^hf1\.[^.]+\.\d+(?:\/\d+){0,2}(\.|$)/.test(identifier)) return identifier;
-  return `hf1.${Buffer.from(identifier).toString('base64url')}.1`;
+  return `hf1.${Buffer.from(identifier).toString('base64url')}.1${termsOf(share)}`;
+}
+
+/** Several permits stand in the token: who takes them over has as many. */
+function termsOf({ limit, permits = 1 }: Share): string {
+  return permits > 1 ? `/${limit}/${permits}` : '';
 }

@@ -177,9 +177,9 @@ test('its redlock4 and its redis-semaphore work by import and by require', async
       console.log(named === Redlock, Lock === Redlock.Lock, new Redlock.LockError('x').name)`,
     'redlock4.cjs': `const Redlock = require('holdfast/redlock4');
       console.log(Redlock.Redlock === Redlock, typeof Redlock.Lock === 'function', new Redlock.LockError('x').name)`,
-    'semaphore.mjs': `import { Mutex, Semaphore, RedlockMutex, TimeoutError } from 'holdfast/redis-semaphore';
+    'semaphore.mjs': `import { MultiSemaphore, Mutex, Semaphore, RedlockMutex, TimeoutError } from 'holdfast/redis-semaphore';
       console.log(Mutex.name === 'Mutex', new TimeoutError('') instanceof Error, 'LockError')`,
-    'semaphore.cjs': `const { Mutex, Semaphore, RedlockMutex, TimeoutError } = require('holdfast/redis-semaphore');
+    'semaphore.cjs': `const { MultiSemaphore, Mutex, Semaphore, RedlockMutex, TimeoutError } = require('holdfast/redis-semaphore');
       console.log(Semaphore.name === 'Semaphore', new TimeoutError('') instanceof Error, 'LockError')`,
   };
   for (const [file, source] of Object.entries(files)) {

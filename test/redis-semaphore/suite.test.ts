@@ -1,6 +1,6 @@
 /**
- * What the own suite of redis-semaphore 5.8 checks of `Mutex`, `Semaphore` and `RedlockMutex`, restated: each case runs on
- * the original and on `holdfast/redis-semaphore`. docs/redis-semaphore.md has the counts.
+ * What the own suite of redis-semaphore 5.8 checks of `Mutex`, `Semaphore`, `MultiSemaphore` and `RedlockMutex`, restated: each
+ * case runs on the original and on `holdfast/redis-semaphore`. docs/redis-semaphore.md has the counts.
  */
 
 import assert from 'node:assert/strict';
@@ -41,7 +41,7 @@ interface Class {
 }
 
 function classesOf(name: string): Class[] {
-  const { Mutex, Semaphore, RedlockMutex } = require(name) as typeof Drop;
+  const { Mutex, Semaphore, MultiSemaphore, RedlockMutex } = require(name) as typeof Drop;
   const own = () => client();
   const one = () => [three.server];
   return [
@@ -72,6 +72,15 @@ function classesOf(name: string): Class[] {
       },
       make: (options) => new RedlockMutex(clients(), 'key', options) as unknown as Subject,
     },
+    {
+      title: `${name}: MultiSemaphore`,
+      kind: 'multi-semaphore',
+      key: 'semaphore:key',
+      get servers() {
+        return one();
+      },
+      make: (options) => new MultiSemaphore(own(), 'key', 2, 2, options) as unknown as Subject,
+    },
   ];
 }
 
@@ -91,7 +100,7 @@ const valuesOf = ({ servers, key }: Class) =>
 async function isHeldBy(each: Class, holder: Subject): Promise<void> {
   assert.equal(holder.isAcquired, true);
   assert.equal(await isFree(each), false);
-  if (each.kind === 'semaphore') return;
+  if (each.kind.endsWith('semaphore')) return;
   const values = await valuesOf(each);
   assert.deepEqual(
     values,
@@ -122,7 +131,9 @@ function rejections(t: TestContext): Error[] {
 }
 
 for (const name of [OLD, NEW]) {
-  const { LostLockError, Mutex, Semaphore, TimeoutError } = require(name) as typeof Drop;
+  const { LostLockError, MultiSemaphore, Mutex, Semaphore, TimeoutError } = require(
+    name,
+  ) as typeof Drop;
 
   for (const each of classesOf(name)) {
     const { title, kind, key, make } = each;
@@ -366,6 +377,55 @@ for (const name of [OLD, NEW]) {
     await Promise.all(permits.slice(0, 3).map((each) => each.acquire()));
     await Promise.all(permits.slice(3).map((each) => each.acquire()));
     assert.ok(Date.now() - began >= lockTimeout - 5, 'not ahead of the end of the first three');
+  });
+
+  test(`${name}: MultiSemaphore: permits are counted, all or none`, async () => {
+    const make = (permits: number, options = once) =>
+      new MultiSemaphore(client(), 'key', 5, permits, options);
+    const [three, two] = [make(3), make(2)];
+    await three.acquire();
+    await two.acquire();
+    await assert.rejects(make(1).acquire(), TimeoutError);
+    await two.release();
+    await assert.rejects(make(3).acquire(), TimeoutError);
+    // Of the three that were refused none is held.
+    const again = make(2);
+    await again.acquire();
+    assert.deepEqual([three.isAcquired, again.isAcquired], [true, true]);
+    await Promise.all([three.release(), again.release()]);
+    const all = make(5);
+    await all.acquire();
+    assert.equal(await new Semaphore(client(), 'key', 5, once).tryAcquire(), false);
+    await all.release();
+  });
+
+  test(`${name}: MultiSemaphore: its permits are refreshed together, and taken over together`, async () => {
+    const options = { ...TIMES, identifier: 'workflow' };
+    const first = new MultiSemaphore(client(), 'key', 4, 3, options);
+    await first.acquire();
+    await sleep(OVER_MS);
+    const taken = { ...options, acquiredExternally: true } as const;
+    const second = new MultiSemaphore(client(), 'key', 4, 3, taken);
+    await second.acquire();
+    assert.deepEqual([first.isAcquired, second.isAcquired], [true, true]);
+    const probe = (permits: number) => new MultiSemaphore(client(), 'key', 4, permits, once);
+    assert.equal(await probe(2).tryAcquire(), false);
+    const one = probe(1);
+    assert.equal(await one.tryAcquire(), true);
+    await one.release();
+    await second.release();
+    const all = probe(4);
+    await all.acquire();
+    await all.release();
+    await first.stopRefresh();
+  });
+
+  test(`${name}: MultiSemaphore: wrong numbers of permits`, async () => {
+    const make = (permits: unknown) =>
+      new MultiSemaphore(client(), 'key', 3, permits as number, once);
+    assert.throws(() => make(undefined), /"permits" is required/);
+    assert.throws(() => make('2'), /"permits" must be a number/);
+    await assert.rejects(make(4).acquire(), TimeoutError);
   });
 
   test(`${name}: _refresh of the caller's own is called at its interval, and never twice at once`, async () => {
