@@ -8,7 +8,6 @@ export const KINDS = {
   leader: 'Leaders',
   done: 'Finished slots',
   idle: 'Idle',
-  foreign: 'Other code',
   free: 'Free',
 };
 
@@ -30,7 +29,7 @@ export function badgeOf(lock) {
   const kind = kindOf(lock);
   if (kind === 'semaphore') return `${takenOf(lock)}/${lock.limit}${isFull(lock) ? ' full' : ''}`;
   if (kind === 'split') return 'no majority';
-  return kind === 'foreign' ? 'other code' : kind;
+  return kind;
 }
 
 /** The kind in a sentence about one lock. */
@@ -48,7 +47,6 @@ export function describe(lock) {
     shared: `Held by ${lock.holders.length} at once, without a limit.`,
     leader: 'Held by the leader.',
     idle: 'Idle: its process keeps it for its next caller.',
-    foreign: 'Held by other code.',
     split: 'Nobody has the votes of a majority.',
     free: 'It is held by nobody.',
   };

@@ -149,10 +149,9 @@ test('figures tell what is held and waited for, and lead to the lock that matter
 
 test('a semaphore tells how many permits are taken, and that it is full', async () => {
   const SHARE = { ...LONG, mode: 'shared', limit: 3 } as const;
-  const told = { api: { limit: 3 }, heavy: { limit: 4, permits: 4 } };
   for (const manager of [locks, others]) await manager.acquire('api', SHARE);
-  await locks.acquire('heavy', { ...SHARE, limit: 4 });
-  const served = await serve({ locks: telling(locks, { told, age: {}, waited: {} }) });
+  await locks.acquire('heavy', { ...SHARE, limit: 4, permits: 4 });
+  const served = await serve({ locks });
   try {
     await open(served.url);
     await says('api', 'kind', '2/3');
@@ -171,9 +170,8 @@ test('a semaphore tells how many permits are taken, and that it is full', async 
 test('a finished slot is no held lock: it is done until its end, and may keep its result', async () => {
   await locks.runOnce('mail', { every: '1h' }, async () => {});
   await locks.runOnce('report', { every: '1h', keepResult: true }, async () => 4);
-  const quiet = { told: { kept: { state: 'idle' } }, age: {}, waited: {} } as const;
-  await locks.acquire('kept', LONG);
-  const served = await serve({ locks: telling(locks, quiet), allowRelease: true });
+  await locks.request('kept', { ...LONG, linger: LONG.ttl / 3 }, () => {});
+  const served = await serve({ locks, allowRelease: true });
   try {
     await open(served.url);
     const slot = page.locator('#rows tr', { hasText: 'report@' });
@@ -200,11 +198,9 @@ test('a finished slot is no held lock: it is done until its end, and may keep it
 });
 
 test('a label is shown as it was given, and a long one is whole in the details', async () => {
-  const label =
-    'deploy by anna@example.com (build 4711), for the shop, after the move of its catalogue';
-  await locks.acquire('deploy', LONG);
-  const given = { told: { deploy: { label } }, age: {}, waited: {} };
-  const served = await serve({ locks: telling(locks, given) });
+  const label = 'deploy by anna@example.com (build 4711), for the shop, after the move of it';
+  await locks.acquire('deploy', { ...LONG, label });
+  const served = await serve({ locks });
   try {
     await open(served.url);
     await says('deploy', 'holder', label);
@@ -324,7 +320,7 @@ test('rows are tinted by how long somebody waits', async () => {
   for (const name of ['none', 'some', 'long', 'longest']) await locks.acquire(name, LONG);
   for (const name of ['some', 'long', 'longest']) await enqueue(others, name);
   const waited = { long: 20_000, longest: 200_000 };
-  const served = await serve({ locks: telling(locks, { told: {}, age: {}, waited }) });
+  const served = await serve({ locks: telling(locks, { age: {}, waited }) });
   try {
     await open(served.url);
     await row('longest').waitFor();

@@ -33,7 +33,7 @@ before(async () => {
   server = await RedisServer.start();
   browser = await startBrowser();
   locks = await connect(server.url);
-  await scene.begin(server.url);
+  await scene.begin(server.url, locks);
   shop = await serve({ locks: telling(locks, STORY), title: TITLE, allowRelease: true });
   const other = await connect(server.url, { prefix: 'other:' });
   empty = await serve({ locks: other, title: TITLE });

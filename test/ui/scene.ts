@@ -8,23 +8,12 @@ import { connect, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 
 type Snapshot = Awaited<ReturnType<LockManager['query']>>;
-type Held = Snapshot['held'][number];
-
-/** What the store tells of a hold besides what is known of every one. */
-interface Told {
-  readonly limit?: number | null;
-  readonly state?: 'done' | 'foreign' | 'held' | 'idle';
-  readonly result?: boolean;
-  readonly permits?: number;
-  readonly label?: string;
-}
 
 const MINUTE = 60_000;
 const LONG = { ttl: 30 * MINUTE, wait: 30 * MINUTE };
 
-/** A store whose answers say more than the store does today, and are older than they are. */
+/** A store whose holds and waits are older than they are. */
 export interface Story {
-  readonly told: Record<string, Told>;
   /** How much earlier than it did everybody asked for a lock, in ms, by its name. */
   readonly age: Record<string, number>;
   readonly waited: Record<string, number>;
@@ -38,12 +27,6 @@ const SEMAPHORES: Record<string, number> = {
 
 /** What is special about the locks of the scene. */
 export const STORY: Story = {
-  told: {
-    ...Object.fromEntries(Object.entries(SEMAPHORES).map(([name, limit]) => [name, { limit }])),
-    'cache:warm': { state: 'idle' },
-    'legacy:nightly-export': { state: 'foreign' },
-    'deploy:shop': { label: 'deploy by anna@example.com (build 4711)' },
-  },
   age: {
     'stock:4711': 4 * MINUTE,
     'invoice:2026-11': 95_000,
@@ -58,17 +41,15 @@ export const STORY: Story = {
   waited: { 'stock:4711': 3.5 * MINUTE, 'invoice:2026-11': 42_000, 'api:payments': 9_000 },
 };
 
-/** A manager that tells the story where the store is silent. */
-export function telling(locks: LockManager, { told, age, waited }: Story): LockManager {
+/** A manager for which time has passed. */
+export function telling(locks: LockManager, { age, waited }: Story): LockManager {
   const query = async (...given: Parameters<LockManager['query']>): Promise<Snapshot> => {
     const { held, pending } = await locks.query(...given);
     return {
       held: held.map((each) => {
         const earlier = age[each.name] ?? 0;
         const asked = each.askedAt === null ? null : new Date(each.askedAt.getTime() - earlier);
-        const done = each.token.includes(' ');
-        const state = done ? { state: 'done', result: !each.token.endsWith(' done') } : {};
-        return { ...state, ...each, ...told[each.name], askedAt: asked } as Held;
+        return { ...each, askedAt: asked };
       }),
       pending: pending.map((each) => ({ ...each, waited: each.waited + (waited[each.name] ?? 0) })),
     };
@@ -114,8 +95,9 @@ export class Scene {
   /** Nobody must lose the locks before the scene ends. */
   readonly #held: unknown[] = [];
 
-  /** The managers end with the scene. */
-  async begin(url: string): Promise<void> {
+  /** The managers end with the scene. `looking` is the page's own, which keeps a lock for its next caller. */
+  async begin(url: string, looking: LockManager): Promise<void> {
+    await looking.request('cache:warm', { ...LONG, linger: LONG.ttl / 3 }, () => {});
     const labels = ['web-1', 'web-2', 'web-3', 'worker-1', 'worker-2', 'worker-3', 'cron-1'];
     for (const label of labels) this.#managers.push(await connect(url, { label }));
     // Without a label people see the end of the client id.
@@ -160,9 +142,8 @@ export class Scene {
     await this.#keep(7, 'stock:4711', LONG);
     await this.#keep(3, 'invoice:2026-11', LONG);
     await this.#keep(5, 'report:monthly', LONG);
-    await this.#keep(6, 'deploy:shop', LONG);
-    await this.#keep(1, 'cache:warm', LONG);
-    await this.#keep(6, 'legacy:nightly-export', LONG);
+    const label = 'deploy by anna@example.com (build 4711)';
+    await this.#keep(6, 'deploy:shop', { ...LONG, label });
     await this.#keep(
       2,
       'tenant:0f8fad5b-d9cb-469f-a165-70867728950e:customer:7c9e6679-7425-40de-944b-e07fc1f90ae7:checkout',
@@ -196,7 +177,8 @@ export class Scene {
       }, Promise.resolve());
     await takes('api:payments', 4);
     await takes('api:mail', 3);
-    await takes('import:workers', 5);
+    await this.#keep(3, 'import:workers', { ...LONG, mode: 'shared', limit: 8, permits: 3 });
+    await takes('import:workers', 2);
     await takes('catalogue:read', 6);
   }
 
