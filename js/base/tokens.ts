@@ -71,6 +71,12 @@ export function permitsIn(terms: string): number {
   return Number(terms.split('/')[2] ?? 1);
 }
 
+/** The limit in what `termsOf` tells; `null` if there is none. */
+export function limitIn(terms: string): number | null {
+  const [, limit] = terms.split('/');
+  return limit === undefined ? null : Number(limit);
+}
+
 /** How many permits the holder of a token has or asks for, and of how many; `limit` is `null` if there is none. */
 export function shareOf(token: string): {
   readonly permits: number;

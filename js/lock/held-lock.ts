@@ -2,7 +2,7 @@ import { isUnreachable, LockLostError, type LockLostReason } from '../base/error
 import { isLeaderLock } from '../base/names.js';
 import { ownerOf } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
-import { permitsIn } from '../base/tokens.js';
+import { limitIn, permitsIn } from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { Holder } from '../native/holds.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -190,6 +190,11 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
 
   get permits(): number {
     return permitsIn(this.#terms);
+  }
+
+  /** The limit of its semaphore; `null` if it gave none. @internal */
+  get limit(): number | null {
+    return limitIn(this.#terms);
   }
 
   get token(): string {

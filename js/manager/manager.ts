@@ -438,6 +438,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return { name, clientId, label, ttl };
   }
 
+  /** The semaphores of which this manager holds permits, for metrics. @internal */
+  heldSemaphores(): { readonly name: string; readonly permits: number; readonly limit: number }[] {
+    return this.#channel.holders().flatMap((holder) => {
+      if (!(holder instanceof HeldLock) || holder.limit === null || !holder.held) return [];
+      const { name, permits, limit } = holder;
+      return [{ name, permits, limit }];
+    });
+  }
+
   /** The holders of a lock without other code. */
   async #holdersOf(name: string): Promise<HeldLockInfo[]> {
     return (await this.query({ name })).held.filter(({ state }) => state !== 'foreign');

@@ -91,6 +91,17 @@ export class Measures {
     return begun === undefined ? 0 : this.#secondsSince(begun);
   }
 
+  /** The permits of semaphores that the manager holds, by kind, and the highest limit of each kind. */
+  get permits(): ReadonlyMap<string, { readonly held: number; readonly limit: number }> {
+    const kinds = new Map<string, { readonly held: number; readonly limit: number }>();
+    for (const { name, permits, limit } of this.#manager.heldSemaphores()) {
+      const kind = this.#kinds.of(name);
+      const before = kinds.get(kind) ?? { held: 0, limit: 0 };
+      kinds.set(kind, { held: before.held + permits, limit: Math.max(before.limit, limit) });
+    }
+    return kinds;
+  }
+
   readonly #acquire = {
     start: (message: LockTrace) => {
       // A candidate waits for as long as another leads, which is no measure of anything.
@@ -202,6 +213,22 @@ export const LEADING: Omit<Metric, 'read'> = {
   opentelemetry: 'holdfast.leading',
   help: '1 while this manager leads, 0 while it campaigns',
 };
+
+/** Of each kind of semaphores that a manager holds permits of. @internal */
+export const PERMITS: readonly (Omit<Metric, 'read'> & { readonly of: 'held' | 'limit' })[] = [
+  {
+    of: 'held',
+    prometheus: 'holdfast_permits_held',
+    opentelemetry: 'holdfast.permits.held',
+    help: 'Permits of semaphores that this manager holds',
+  },
+  {
+    of: 'limit',
+    prometheus: 'holdfast_permits_limit',
+    opentelemetry: 'holdfast.permits.limit',
+    help: 'The highest limit of these semaphores',
+  },
+];
 
 /** The state of a manager at this moment. @internal */
 export const LEVELS: readonly Metric[] = [

@@ -28,6 +28,7 @@ import {
   LEVELS,
   LOST_REASONS,
   Measures,
+  PERMITS,
   WARNING_CODES,
 } from './measures.js';
 
@@ -223,11 +224,19 @@ function observe(
   const warnings = meter.createObservableGauge('holdfast.warnings', {
     description: 'Warnings since the manager was connected',
   });
-  const observables = [...reads.keys(), leading, warnings];
+  const permits = PERMITS.map(({ of, opentelemetry, help: description }) => {
+    return { of, gauge: meter.createObservableGauge(opentelemetry, { description }) };
+  });
+  const gauges = permits.map(({ gauge }) => gauge);
+  const observables = [...reads.keys(), leading, warnings, ...gauges];
   const callback = (result: BatchObservableResult) => {
     for (const [observable, read] of reads) result.observe(observable, read(), attributes);
     for (const { name, leading: leads } of locks.stats().leads) {
       result.observe(leading, Number(leads), { ...attributes, 'lock.lead': name });
+    }
+    for (const [kind, counts] of measures.permits) {
+      const labels = { ...attributes, 'lock.kind': kind };
+      for (const { of, gauge } of permits) result.observe(gauge, counts[of], labels);
     }
     for (const code of WARNING_CODES) {
       const labels = { ...attributes, 'lock.warning.code': code };

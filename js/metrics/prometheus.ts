@@ -16,6 +16,7 @@ import {
   LEVELS,
   LOST_REASONS,
   Measures,
+  PERMITS,
   WARNING_CODES,
 } from './measures.js';
 
@@ -168,6 +169,7 @@ function makeMetrics(registry: Registry): Metrics {
   }
   registerHandOffs(registers, measured);
   registerLeads(registers, measured);
+  registerPermits(registers, measured);
   registerWarnings(registers, measured);
   return {
     measured,
@@ -210,6 +212,24 @@ function registerLeads(registers: Registry[], measured: Metrics['measured']): vo
       }
     },
   });
+}
+
+/** A series for each kind of semaphores. */
+function registerPermits(registers: Registry[], measured: Metrics['measured']): void {
+  for (const { of, prometheus: name, help } of PERMITS) {
+    new Gauge({
+      name,
+      help,
+      labelNames: ['manager', 'kind'],
+      registers,
+      collect() {
+        this.reset();
+        for (const [manager, { measures }] of measured) {
+          for (const [kind, permits] of measures.permits) this.set({ manager, kind }, permits[of]);
+        }
+      },
+    });
+  }
 }
 
 /** The manager has a histogram already: its buckets, added up as `histogram_quantile` wants them. */

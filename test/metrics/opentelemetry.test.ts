@@ -73,6 +73,12 @@ for (const kind of ['redis', 'memory'] as const) {
     const warned = 'holdfast.warnings lock.manager=shop lock.warning.code=WARN_LOCK_POLLING';
     assert.equal(points.get(warned), 0);
     assert.ok(points.has('holdfast.oldest_hold.duration lock.manager=shop'));
+    const several = { mode: 'shared', limit: 8, permits: 5 } as const;
+    const share = await locks.acquire('gpu:0', several);
+    points = await collect();
+    assert.equal(points.get('holdfast.permits.held lock.manager=shop lock.kind=gpu'), 5);
+    assert.equal(points.get('holdfast.permits.limit lock.manager=shop lock.kind=gpu'), 8);
+    await share.release();
     const stop = new AbortController();
     const leading = locks.lead('job', { signal: stop.signal }, ({ signal }) => {
       return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));

@@ -41,6 +41,33 @@ let visits = 0;
 const TARGETS = { redis: () => server.url, memory: () => `memory:metrics-${visits}` };
 
 for (const [kind, target] of Object.entries(TARGETS)) {
+  test(`on ${kind} the permits of semaphores are told by kind, with the highest limit`, async () => {
+    visits += 1;
+    const registry = new Registry();
+    const [a, b] = [await open(target()), await open(target())];
+    measureLocks(a, { registry, manager: 'a' });
+    measureLocks(b, { registry, manager: 'b' });
+    const value = (series: string) => seriesOf(registry, `holdfast_permits_${series}`);
+    const share = { mode: 'shared', limit: 10 } as const;
+    const three = await a.acquire('api:mail', { ...share, permits: 3 });
+    const one = await a.acquire('api:pay', { ...share, limit: 4 });
+    const other = await b.acquire('api:mail', share);
+    await a.acquire('api:whole');
+    await a.acquire('api:read', { mode: 'shared' });
+    const told = async () => [
+      await value('held{manager="a",kind="api"}'),
+      await value('limit{manager="a",kind="api"}'),
+      await value('held{manager="b",kind="api"}'),
+    ];
+    assert.deepEqual(await told(), [4, 10, 1]);
+    await three.release();
+    assert.deepEqual(await told(), [1, 4, 1]);
+    await Promise.all([one.release(), other.release()]);
+    assert.ok(!(await registry.metrics()).includes('holdfast_permits_held{'), 'none is held');
+  });
+}
+
+for (const [kind, target] of Object.entries(TARGETS)) {
   test(`on ${kind} the metrics tell what happened to each manager of a registry`, async () => {
     visits += 1;
     const registry = new Registry();
