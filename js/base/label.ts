@@ -7,9 +7,9 @@ const CHARACTERS_MAX = 80;
 /** A token is in every request and in several keys. The core knows this limit, too. */
 const WRITTEN_MAX = 240;
 const HOST_MAX = 63;
-/** What stands in a token as it is. */
+/** A label with these characters alone stands in a token unescaped. */
 const PLAIN = /^[A-Za-z0-9._~-]{0,80}$/;
-/** What moves the cursor, ends a line or turns text round: it is in no label. */
+/** Characters that move the cursor, end a line or change the direction of text. No label has one. */
 const NOT_PRINTED = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
 /**

@@ -59,7 +59,7 @@ export function numberOf(token: string, client: string): number {
 /** The core counts no further than this. */
 const LIMIT_MAX = 2 ** 32 - 1;
 
-/** What a token tells of a share, behind its number: of a lock with a `limit`, which is positive then. */
+/** The limit and the permits of a share, as they stand behind the number in its token; empty without a limit. */
 export function termsOf(limit: number, permits: number): string {
   if (limit <= 0) return '';
   const most = `/${Math.min(limit, LIMIT_MAX)}`;

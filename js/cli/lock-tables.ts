@@ -98,7 +98,7 @@ function rowsOf(
   });
 }
 
-/** Who holds a lock, or has run the job of a slot that is done. */
+/** The name of the holder; for a slot that is done, of the process that ran its job. */
 function ownerOf(holder: Holder): string {
   return holder.result ? `${nameOf(holder)} (result kept)` : nameOf(holder);
 }

@@ -50,15 +50,16 @@ export async function connect(
   target?: ConnectTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
-  const { waitForServer } = prepare(target, options).checked;
-  const end = performance.now() + waitForServer;
+  let prepared = prepare(target, options);
+  const end = performance.now() + prepared.checked.waitForServer;
   for (let pause = PAUSE_MS; ; pause = Math.min(2 * pause, PAUSE_MS_MAX)) {
     try {
-      return await connectOnce(target, options);
+      return await connectOnce(target, prepared);
     } catch (error) {
       if (!isUnreachable(error) || performance.now() + pause > end) throw error;
     }
     await sleep(pause);
+    prepared = prepare(target, options);
   }
 }
 
@@ -66,14 +67,13 @@ export async function connect(
 const PAUSE_MS = 20;
 const PAUSE_MS_MAX = 500;
 
-/** What a system says of a server that is not up. */
+/** How the system's error names a server that is not up. */
 const NOT_UP = /refused|lookup|resolve|no such file/i;
 
 async function connectOnce(
   target: ConnectTarget | undefined,
-  options: ConnectOptions | undefined,
+  { context, checked, options: channelOptions, logins }: Prepared,
 ): Promise<LockManager> {
-  const { context, checked, options: channelOptions, logins } = prepare(target, options);
   let channel: NativeChannel | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
     const ended = () => logins.end();

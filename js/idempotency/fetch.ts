@@ -70,7 +70,7 @@ export function fetchIdempotency(options: IdempotencyOptions): FetchIdempotency 
   };
 }
 
-/** What idempotency depends on. The body stays unread for the handler. */
+/** The parts of a request that idempotency depends on. The handler gets the body unread. */
 async function readRequest(request: Request): Promise<IdempotentRequest> {
   const { method, url, headers } = request;
   const { pathname, search } = new URL(url);

@@ -43,7 +43,7 @@ export interface Grant {
   readonly name: string;
   readonly label: string;
   readonly mode: LockMode;
-  /** What the token tells of a share with a limit, behind its number. */
+  /** The limit and the permits of a share, as `termsOf` writes them. */
   readonly terms: string;
   readonly lease: number;
   readonly fence: number;

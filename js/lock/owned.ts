@@ -13,7 +13,7 @@ const LOOK_MS = 1_000;
  */
 const UNNAMED_MS = 10_000;
 
-/** What a manager does for its callers, about one lock. @internal */
+/** The calls of the manager that `takeOwned` needs, for one lock. @internal */
 export interface OwnedCalls {
   /** Takes the lock under a token of the manager, or answers `null` if it is held and the request does not wait. */
   take(request: AcquireRequest): Promise<HeldLock | null>;

@@ -1054,7 +1054,7 @@ export interface LockManager {
   ): this;
 }
 
-/** What is adopted from the owner of `token`, at most `share`: of a share with a limit all its permits. */
+/** The share that an adopter of `token` gets, at most `share`: of a share with a limit all its permits. */
 function adoptedShare(share: number, token: string): Pick<AcquireRequest, 'share' | 'permits'> {
   const { permits, limit } = shareOf(token);
   if (limit === null || share === SHARE_EXCLUSIVE) return { share, permits: 1 };

@@ -188,8 +188,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       mode: modeOf(shared),
       ...shareOf(token),
       ...stateOf(token, idle),
-      clientId: ownerOf(token) === null ? (clientOf(token) ?? '') : '',
-      owner: ownerOf(token),
+      ...holderOf(token),
       label: labelOf(token) ?? null,
       token,
       askedAt: askedAt(token),
@@ -217,6 +216,12 @@ function firstOfEach(pending: Page['pending']): Page['pending'] {
     if (!first.has(whose)) first.set(whose, waiter);
   }
   return [...first.values()];
+}
+
+/** Who holds a lock: an owner that its caller has named, or a manager; neither of other code's. */
+function holderOf(token: string): Pick<HeldLockInfo, 'clientId' | 'owner'> {
+  const owner = ownerOf(token);
+  return { clientId: owner === null ? (clientOf(token) ?? '') : '', owner };
 }
 
 /** How a hold is, by its token, and for how long it has been idle. */

@@ -42,27 +42,24 @@ interface Class {
 
 function classesOf(name: string): Class[] {
   const { Mutex, Semaphore, MultiSemaphore, RedlockMutex } = require(name) as typeof Drop;
-  const own = () => client();
-  const one = () => [three.server];
+  /** A class of locks on one server, which runs once the tests do. */
+  const onOne = (type: string, kind: string, key: string, make: (o?: Options) => unknown) => ({
+    title: `${name}: ${type}`,
+    kind,
+    key,
+    get servers() {
+      return [three.server];
+    },
+    make: make as Class['make'],
+  });
   return [
-    {
-      title: `${name}: Mutex`,
-      kind: 'mutex',
-      key: 'mutex:key',
-      get servers() {
-        return one();
-      },
-      make: (options) => new Mutex(own(), 'key', options) as unknown as Subject,
-    },
-    {
-      title: `${name}: Semaphore`,
-      kind: 'semaphore',
-      key: 'semaphore:key',
-      get servers() {
-        return one();
-      },
-      make: (options) => new Semaphore(own(), 'key', 1, options) as unknown as Subject,
-    },
+    onOne('Mutex', 'mutex', 'mutex:key', (options) => new Mutex(client(), 'key', options)),
+    onOne(
+      'Semaphore',
+      'semaphore',
+      'semaphore:key',
+      (options) => new Semaphore(client(), 'key', 1, options),
+    ),
     {
       title: `${name}: RedlockMutex`,
       kind: 'redlock-mutex',
@@ -72,15 +69,12 @@ function classesOf(name: string): Class[] {
       },
       make: (options) => new RedlockMutex(clients(), 'key', options) as unknown as Subject,
     },
-    {
-      title: `${name}: MultiSemaphore`,
-      kind: 'multi-semaphore',
-      key: 'semaphore:key',
-      get servers() {
-        return one();
-      },
-      make: (options) => new MultiSemaphore(own(), 'key', 2, 2, options) as unknown as Subject,
-    },
+    onOne(
+      'MultiSemaphore',
+      'multi-semaphore',
+      'semaphore:key',
+      (options) => new MultiSemaphore(client(), 'key', 2, 2, options),
+    ),
   ];
 }
 
