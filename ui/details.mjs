@@ -1,8 +1,7 @@
-// One lock, at the side: its holders, its wait queue, who waits for whom, and its history.
+// One lock, at the side: its holders, its wait queue, which process waits for which, and its history.
 
-import { chainsOf, heldBy } from './chain.mjs';
 import { copies } from './copy.mjs';
-import { element, leaseOf, nameOf, plural, sinceOf, untilOf, write } from './format.mjs';
+import { element, leaseOf, nameOf, sinceOf, untilOf, write } from './format.mjs';
 import { drawHistory } from './happened.mjs';
 import { describe, heldSince, kindOf, waitedSince } from './kinds.mjs';
 import { drawPeople } from './list.mjs';
@@ -10,8 +9,10 @@ import { human, printable } from './people.mjs';
 import { Release } from './release.mjs';
 import { drawSpark } from './spark.mjs';
 
-/** So many waiters are listed. */
-const WAITERS_MAX = 200;
+/** So many holders and waiters are listed. */
+const PEOPLE_MAX = 200;
+/** So many locks are named that a waiter holds as well. */
+const HELD_MAX = 3;
 const LINK = '#lock=';
 
 const at = (selector) => document.querySelector(selector);
@@ -22,6 +23,8 @@ export class Details {
   #series;
   #question = new Release(at('#details-note'));
   #drawn = '';
+  /** The look and the lock whose chains are drawn. */
+  #chained = {};
   /** Whether this page may release locks. */
   release = false;
 
@@ -91,8 +94,9 @@ export class Details {
   }
 
   #drawHolders(lock, now) {
+    const holders = lock?.holders ?? [];
     const several = (lock?.limit ?? null) !== null;
-    drawPeople(at('#holders'), lock?.holders ?? [], (each) => ({
+    drawPeople(at('#holders'), holders.slice(0, PEOPLE_MAX), (each) => ({
       who: nameOf(each),
       client: each.client,
       facts: [
@@ -105,30 +109,28 @@ export class Details {
         ...(each.state === 'done' ? [['Result', each.result ? 'kept' : 'not kept']] : []),
       ],
     }));
+    write(at('#holders-more'), moreThan(PEOPLE_MAX, holders.length));
   }
 
   #drawWaiters(lock, now) {
     const waiters = lock?.waiters ?? [];
     const several = (lock?.limit ?? null) !== null;
-    const held = heldBy(waiters, this.#locks.all());
+    const { processes } = this.#locks;
     write(
       at('#waiters-title'),
       waiters.length === 0 ? 'Wait queue' : `Wait queue (${waiters.length})`,
     );
-    drawPeople(at('#waiters'), waiters.slice(0, WAITERS_MAX), (each, i) => ({
+    drawPeople(at('#waiters'), waiters.slice(0, PEOPLE_MAX), (each, i) => ({
       who: `${i + 1}. ${nameOf(each)}`,
       client: each.client,
       facts: [
         ['Waits for', human(now - each.since)],
         ['Wants it', each.mode],
         ...(several ? [['Permits', String(each.permits)]] : []),
-        ...(held.has(each.client)
-          ? [['Keeps waiting', held.get(each.client).map(waitersBehind).join(', ')]]
-          : []),
+        ...alsoHolds(processes.heldBy(each.client), lock),
       ],
     }));
-    const more = waiters.length - WAITERS_MAX;
-    write(at('#waiters-more'), more > 0 ? `and ${more} more` : '');
+    write(at('#waiters-more'), moreThan(PEOPLE_MAX, waiters.length));
   }
 
   #drawTimes(lock, now) {
@@ -140,10 +142,17 @@ export class Details {
     drawSpark(at('#wait-spark'), this.#series.waits(this.#name));
   }
 
+  /** The chains are the same until the next look. */
   #drawChains(lock) {
-    const chains = chainsOf(lock, [...this.#locks.all()]);
+    const { processes } = this.#locks;
+    if (this.#chained.processes === processes && this.#chained.name === this.#name) return;
+    this.#chained = { processes, name: this.#name };
+    const none = { chains: [], more: 0, cut: false };
+    const { chains, more, cut } = lock === undefined ? none : processes.chainsFrom(lock);
     at('#chains-part').hidden = chains.length === 0;
     const texts = chains.map((chain) => chain.map(stepOf).join(''));
+    if (more > 0 || cut)
+      texts.push(`and ${cut ? 'at least ' : ''}${more.toLocaleString('en')} more`);
     const list = at('#chains');
     if (list.dataset.drawn === texts.join('\n')) return;
     list.dataset.drawn = texts.join('\n');
@@ -151,15 +160,27 @@ export class Details {
   }
 }
 
-function stepOf({ lock, holder, circle }, i) {
+function stepOf({ lock, others, holder, circle }, i, chain) {
   const name = `“${printable(lock.name)}”`;
-  if (circle) return `, which waits for ${name}: a circle, nobody in it can go on`;
-  if (i === 0) return `${name} is held by ${holder}`;
-  return `, which waits for ${name}, held by ${holder}`;
+  if (i === 0) return `${name} is held by ${nameOf(holder)}`;
+  const wants = `, which also waits for ${name}${others > 0 ? ` and ${others} more` : ''}`;
+  if (chain[i - 1].holder.client === holder.client) return `${wants}, held by itself`;
+  return `${wants}, held by ${nameOf(holder)}${circle ? ' again: a circle of processes' : ''}`;
 }
 
-function waitersBehind({ name, waiters }) {
-  return `${plural(waiters.length, 'waiter')} for “${printable(name)}”`;
+/** What the process of a waiter holds besides, as facts of its card. */
+function alsoHolds(held, lock) {
+  const others = held.filter((each) => each !== lock);
+  if (others.length === 0) return [];
+  const named = others
+    .slice(0, HELD_MAX)
+    .map(({ name, waiters }) => `“${printable(name)}” (${waiters.length} waiting)`);
+  const more = moreThan(HELD_MAX, others.length);
+  return [['Its process holds', `${named.join(', ')}${more === '' ? '' : ` ${more}`}`]];
+}
+
+function moreThan(most, count) {
+  return count > most ? `and ${(count - most).toLocaleString('en')} more` : '';
 }
 
 function drawVotes(votes) {

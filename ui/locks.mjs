@@ -1,11 +1,14 @@
 // The locks as the server last told them, and the clock by which their times are read.
 
+import { Processes } from './chain.mjs';
 import { heldSince, isFull, kindOf, waitedSince } from './kinds.mjs';
 import { History } from './people.mjs';
 
 export class Locks {
   #all = new Map();
   #history = new History();
+  /** Made when they are asked for, and anew after each look. */
+  #processes;
   /** How far the clock of this browser is ahead of the server's, in ms. */
   #skew = 0;
   /** When the page was paused, by this browser's clock; undefined while it follows. */
@@ -32,6 +35,11 @@ export class Locks {
 
   all() {
     return this.#all.values();
+  }
+
+  get processes() {
+    this.#processes ??= new Processes(this.#all.values());
+    return this.#processes;
   }
 
   get history() {
@@ -65,6 +73,7 @@ export class Locks {
   }
 
   #take(rows, now) {
+    this.#processes = undefined;
     for (const row of rows) {
       for (const holder of row.holders) noteLease(holder, now);
       this.#all.set(row.name, row);

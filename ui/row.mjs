@@ -15,6 +15,8 @@ import { human, printable } from './people.mjs';
 
 /** A lease that ends sooner is shown as a warning, in ms. */
 const SOON_MS = 2_000;
+/** So many holders are named where the pointer rests. */
+const TITLE_MAX = 20;
 const COLUMNS = [
   'name',
   'kind',
@@ -84,7 +86,7 @@ function fillLock(row, lock, now) {
   write(badge, badgeOf(lock));
   badge.dataset.kind = isFull(lock) ? 'full' : kind;
   write(who, whoOf(lock, holder) + more);
-  who.title = holders.map(nameOf).join(', ');
+  who.title = holders.slice(0, TITLE_MAX).map(nameOf).join(', ');
   who.classList.toggle('quiet', holder === undefined);
   write(
     held,

@@ -243,18 +243,28 @@ test('an address leads to one lock, also of any name, and survives a reload', as
   await page.getByText('It is held by nobody, and nobody waits for it.').waitFor();
 });
 
-test('it tells who waits for whom, and a circle', async () => {
-  await locks.acquire('a', LONG);
-  await others.acquire('b', LONG);
-  await enqueue(locks, 'b');
+test('it tells which process waits for which, and calls no circle a deadlock', async () => {
+  const first = await locks.acquire('a', LONG);
+  const second = await others.acquire('b', LONG);
+  // Callers of their own, none of which holds one lock while it waits for the other.
+  const passing = async (manager: LockManager, name: string) => {
+    const lock = await manager.acquire(name, LONG);
+    await lock.release();
+  };
+  const waits = [passing(others, 'a'), passing(locks, 'a'), passing(locks, 'b')];
+  for (const name of ['a', 'b']) {
+    await until(async () => (await locks.query({ name })).pending.length > 0, 'a queue entry');
+  }
   await open();
   await row('a').click();
-  await page.getByText('“a” is held by web-1, which waits for “b”, held by web-2').waitFor();
-  await enqueue(others, 'a');
-  await page
-    .getByText('held by web-2, which waits for “a”: a circle, nobody in it can go on')
-    .waitFor();
-  await page.locator('#waiters').getByText('1 waiter for “b”').waitFor();
+  const circle =
+    '“a” is held by web-1, which also waits for “b”, held by web-2, which also waits for “a”, held by web-1 again: a circle of processes';
+  await page.getByText(circle).waitFor();
+  await page.getByText('One caller of a process may wait while another holds').waitFor();
+  await page.locator('#waiters').getByText('“b” (1 waiting)').waitFor();
+  assert.equal(await page.locator('#chains li').count(), 1);
+  await Promise.all([first.release(), second.release()]);
+  await Promise.all(waits);
 });
 
 test('a new hold of the same process is told as one, and two processes of one label by their ids', async () => {
