@@ -1,6 +1,7 @@
 /** A command that runs under a lock: starts it, passes signals to it, stops it. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CliError, Exit } from './exit.js';
@@ -65,7 +66,9 @@ export class Job {
   }
 
   get #alive(): boolean {
-    return this.#group ? this.#send(0) : this.#child.exitCode === null && !this.#child.signalCode;
+    const ended = this.#child.exitCode !== null || this.#child.signalCode !== null;
+    if (!this.#group || !ended) return !ended;
+    return this.#send(0) && hasLiving(this.#child.pid as number);
   }
 
   /** Returns whether a process got the signal. */
@@ -79,6 +82,27 @@ export class Job {
       // No process is left in the group.
       return false;
     }
+  }
+}
+
+/**
+ * Whether a process group has more than zombies: these are in it until their parent has taken note of their end, which some
+ * programs that are PID 1 of a container do late or never. Only Linux tells.
+ */
+function hasLiving(group: number): boolean {
+  if (process.platform !== 'linux') return true;
+  return readdirSync('/proc').some((pid) => /^\d+$/.test(pid) && isLiving(pid, group));
+}
+
+function isLiving(pid: string, group: number): boolean {
+  try {
+    // "pid (program) state parent group …": a program may have any name.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    const [state, , own] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(own) === group && state !== 'Z' && state !== 'X';
+  } catch {
+    // It has ended meanwhile.
+    return false;
   }
 }
 

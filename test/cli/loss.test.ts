@@ -24,6 +24,9 @@ const SCRIPT = 'trap "echo told; exit 3" TERM; echo in; while :; do sleep 0.02; 
 /** Ignores signals, and has started a process that does so as well. */
 const DEAF = `trap "" TERM; sh -c 'trap "" TERM; echo in $$; sleep 1000' & echo in $$; while :; do sleep 0.02; done`;
 
+/** Other systems do not tell, and have no signal for it. */
+const linux = { skip: process.platform !== 'linux' };
+
 async function started(...options: readonly string[]): Promise<Running> {
   const args = ['run', 'job', '--ttl', '600ms', ...options, '--', 'sh', '-c', SCRIPT];
   const running = new Running(args, env);
@@ -98,6 +101,47 @@ test('what a command leaves behind that heeds SIGTERM is killed as well', async 
   await release();
   assert.equal((await running.ended).code, 76);
   await until(() => !alive(pid), 'it to end');
+});
+
+/** Starts a process of its group whose parent never takes note of its end, as some programs that are PID 1 of a container do not. */
+const CARELESS = `
+  $SIG{TERM} = sub { exit 3 };
+  if (!fork) {
+    if (!fork) { $SIG{TERM} = "DEFAULT"; sleep 1000; exit }
+    setpgrp(0, 0);
+    $| = 1;
+    print "in $$\\n";
+    close STDOUT; close STDERR;
+    sleep 1000;
+    exit;
+  }
+  sleep 1000;
+`;
+
+test('a process that has ended unnoticed is not waited for', linux, async () => {
+  const args = ['run', 'job', '--ttl', '600ms', '--grace', '1h', '--', 'perl', '-e', CARELESS];
+  const running = new Running(args, env);
+  await running.says(/in \d+\n/);
+  try {
+    await release();
+    let code: number | null | undefined;
+    void running.ended.then((ended) => ({ code } = ended));
+    await until(() => code !== undefined, 'the end');
+    assert.equal(code, 76);
+  } finally {
+    running.child.kill('SIGKILL');
+    process.kill(Number(/in (\d+)/.exec(running.stdout)?.[1]), 'SIGKILL');
+  }
+});
+
+test('a command can be told to end with the command line', linux, async () => {
+  const words = ['setpriv', '--pdeathsig', 'TERM', 'sh', '-c', `echo $$; ${SCRIPT}`];
+  const running = new Running(['run', 'job', '--', ...words], env);
+  await running.says('in');
+  running.child.kill('SIGKILL');
+  const { stdout } = await running.ended;
+  assert.match(stdout, /^\d+\nin\ntold\n$/);
+  await until(() => !alive(Number.parseInt(stdout, 10)), 'it to end');
 });
 
 test('a server that is gone stops the command before its lease ends', async () => {
