@@ -39,9 +39,9 @@ export const Exit = {
 /** The exit codes in the help. */
 export const EXIT_CODES = `Exit codes:
   0    done
-  1    the answer is no: the lock is free, or there is something to fix (doctor)
+  1    the answer is no: the lock is free, or there is something to fix (doctor, also if it reaches no server)
   64   wrong usage; nothing was sent
-  69   the servers cannot be reached, or refused
+  69   the servers cannot be reached, or refused; ui cannot listen
   70   a defect of holdfast
 `;
 
