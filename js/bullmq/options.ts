@@ -1,9 +1,9 @@
 /** The options of `oneAtATime`, and the types of its handler and its processor. */
 
 import type { Job } from 'bullmq';
-import { checkObject, checkWholeNumber } from '../base/checks.js';
+import { checkObject, checkText, checkWholeNumber } from '../base/checks.js';
 import type { Lock } from '../lock/lock.js';
-import { type AcquireOptions, LOCK_TIMES } from '../lock/options.js';
+import { type AcquireOptions, checkHold, LOCK_TIMES, TTL_MS_MIN } from '../lock/options.js';
 
 /**
  * Options of `oneAtATime`: how many jobs of a key run at a time, and those of `acquire` for the lock of a job.
@@ -82,5 +82,9 @@ export function checkSettings(options: unknown): Settings {
     LOCK_TIMES,
   );
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
+  // What was not given is the manager's, which has checked it.
+  const endless = { maxHold: Number.POSITIVE_INFINITY, stallTimeout: Number.POSITIVE_INFINITY };
+  checkHold({ ttl: TTL_MS_MIN, renew: true, ...endless, ...hold });
+  if (hold.label !== undefined) checkText(hold.label, 'label');
   return { limit, hold };
 }

@@ -5,6 +5,7 @@ import {
   checkObject,
   checkText,
   checkWhole,
+  checkWholeNumber,
   type Given,
   show,
 } from '../base/checks.js';
@@ -302,14 +303,14 @@ export function checkConnectOptions(options: unknown): CheckedOptions {
   checkWait(checked.wait);
   checkBoolean(checked.awaitRelease, 'options.awaitRelease');
   checkLinger(checked.linger, checked.ttl);
-  checkWhole(checked.lingerMax, 'options.lingerMax', 0, LINGERING_MAX);
+  checkWholeNumber(checked.lingerMax, 'options.lingerMax', 0, LINGERING_MAX);
   checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
   checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
   if (checked.waitForServer !== Number.POSITIVE_INFINITY) {
     checkWhole(checked.waitForServer, 'options.waitForServer', 0, Number.MAX_SAFE_INTEGER);
   }
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {
-    checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
+    checkWholeNumber(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
   }
   checkWhole(checked.serverTimeout, 'options.serverTimeout', 1, SERVER_TIMEOUT_MS_MAX);
   if (checked.longestLease !== undefined && checked.longestLease !== 0) {

@@ -1,7 +1,7 @@
 /** Fences that come with requests. */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { checkObject, checkText } from '../base/checks.js';
+import { checkBoolean, checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { evaluate } from '../base/evaluate.js';
 import { type Problem, refuse } from '../base/http.js';
@@ -99,6 +99,11 @@ export function httpFence<Request extends object>(
   } = checkObject<HttpFenceOptions<Request>>(options, known, 'httpFence');
   if (typeof name !== 'function') {
     throw argumentError('ERR_INVALID_ARG_TYPE', '"name" of httpFence must be a function');
+  }
+  checkBoolean(required, '"required" of httpFence');
+  if (store !== undefined && typeof store?.raise !== 'function') {
+    const message = '"store" of httpFence must have a method raise, as redisFences(client) has';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   const judge = async (request: Request): Promise<Problem | undefined> => {
     const { headers, method = 'GET' } = request as HttpRequest;

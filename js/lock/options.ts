@@ -97,7 +97,7 @@ export interface ForceReleaseOptions {
   /**
    * Also deletes the value of other code that uses the same key.
    *
-   * @default undefined
+   * @default false
    */
   readonly foreign?: boolean | undefined;
   /**
@@ -217,7 +217,7 @@ export interface TryAcquireOptions extends AdoptOptions {
    * waits for so much longer at most, and `tryAcquire` elsewhere finds the lock held. For a lock that one process takes
    * again and again. No effect with `mode: 'shared'`, `renew: false`, on a quorum, or if the lock's `token` was read.
    *
-   * @default the `linger` of `connect`, up to a third of `ttl`
+   * @default the `linger` of `connect`, up to a third of `ttl`, or else 0
    */
   readonly linger?: Duration | undefined;
   /**

@@ -17,7 +17,7 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api';
-import { checkObject, show } from '../base/checks.js';
+import { checkObject, checkText, show } from '../base/checks.js';
 import type { LockTrace } from '../lock/diagnostics.js';
 import type { LockManager } from '../manager/manager.js';
 import type { LockKinds } from './kinds.js';
@@ -174,6 +174,7 @@ export function measureLocks(locks: LockManager, options: MeasureOptions = {}): 
   const known = ['meter', 'manager', 'kinds'];
   const given = checkObject<MeasureOptions>(options, known, 'measureLocks');
   const { meter = metrics.getMeter('holdfast'), manager = 'default', kinds } = given;
+  checkText(manager, 'manager');
   const ours = { 'lock.manager': manager };
   const waits = meter.createHistogram('holdfast.acquire.duration', {
     unit: 's',

@@ -5,7 +5,7 @@
  */
 
 import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client';
-import { checkObject } from '../base/checks.js';
+import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { LockManager } from '../manager/manager.js';
 import type { LockKinds } from './kinds.js';
@@ -80,6 +80,7 @@ export function measureLocks(locks: LockManager, options: MeasureOptions = {}): 
   const known = ['registry', 'manager', 'kinds'];
   const given = checkObject<MeasureOptions>(options, known, 'measureLocks');
   const { registry = register, manager = 'default', kinds } = given;
+  checkText(manager, 'manager');
   const metrics = sharedMetrics(registry);
   if (metrics.measured.has(manager)) {
     const message = `the registry already has the metrics of a manager "${manager}": give each manager its own label by the option manager`;

@@ -2,46 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
-import ts from 'typescript';
 import { ROOT } from '../support/child.js';
-
-const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
-
-/** The files of the package's source. */
-const sources = readdirSync(join(ROOT, 'js'), { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.ts'))
-  .map((file) => `js/${file}`);
-
-const program = ts.createProgram(
-  sources.map((file) => join(ROOT, file)),
-  { module: ts.ModuleKind.NodeNext, noEmit: true, skipLibCheck: true, strict: true },
-);
-const checker = program.getTypeChecker();
-
-/** The declarations of a name in one file, as a type. */
-function typeIn(file: string, name: string): ts.Type {
-  const source = program.getSourceFile(join(ROOT, file));
-  for (const statement of source?.statements ?? []) {
-    const isMeant = ts.isInterfaceDeclaration(statement) || ts.isTypeAliasDeclaration(statement);
-    if (isMeant && statement.name.text === name) return checker.getTypeAtLocation(statement);
-  }
-  throw new Error(`${file} has no type ${name}`);
-}
-
-const membersOf = (file: string, name: string) =>
-  typeIn(file, name)
-    .getProperties()
-    .map((property) => property.name);
-
-/** The texts of a union. */
-function textsOf(file: string, name: string): string[] {
-  const type = typeIn(file, name);
-  const parts = type.isUnion() ? type.types : [type];
-  return parts.flatMap((part) => (part.isStringLiteral() ? [part.value] : []));
-}
+import { membersOf, read, sources, textsOf } from './declarations.js';
 
 /** The words in code that a text has, also those of its blocks. */
 function wordsOf(text: string): Set<string> {
