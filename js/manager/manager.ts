@@ -225,7 +225,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Acquires the lock `name` if it is free: one round trip, no waiting. With several names it acquires all
-   * of them or none, with a round trip for each.
+   * of them or none: by one request if they are on one server, of a Cluster in one slot; else by one for each.
    *
    * @returns The lock, or `null` if another client holds it.
    * @throws LockConnectionError if the server gave no answer within `commandTimeout` ms.
