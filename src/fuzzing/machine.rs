@@ -442,6 +442,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
             queueing: bytes.flag(),
             sharer: bytes.pick(&["", "somebody", "hf1.c.1"]).to_owned(),
             sharers: bytes.byte().into(),
+            awaited: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
         }),
         (Script::Acquire, 1) => Reply::Joined { fence: exact(bytes) },
         (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },

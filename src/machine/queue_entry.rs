@@ -22,8 +22,8 @@ use crate::protocol::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An entry in the queue polls at this interval, in ms, with jitter.
-const POLL_MS: (u64, u64) = (2_000, 5_000);
+/// An entry in the queue polls at this interval, in ms, with jitter. The scripts give up who misses two.
+const POLL_MS: (u64, u64) = (2_000, 3_000);
 /// Other code frees a lock without a message; also the polling interval of entries that get no messages.
 const BLIND_POLL_MS: (u64, u64) = (100, 140);
 /// Callers that a quorum wakes at the same time ask this far apart: longer than acquiring a lock takes.
@@ -539,7 +539,9 @@ impl Entry {
         let position = held.queued.map_or(1, |queued| queued.position);
         let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
         let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
-        let mut pause = heartbeat.min(expiry);
+        // A waiter that died ahead of this one leaves the queue only when a script looks.
+        let given_up = held.awaited.map_or(heartbeat, |awaited| awaited + after_expiry);
+        let mut pause = heartbeat.min(expiry).min(given_up);
         if position <= 2 {
             // A grant may come at any moment, and its message be lost.
             pause = pause.min(claim);

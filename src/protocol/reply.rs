@@ -101,6 +101,8 @@ pub struct Held {
     pub sharer: String,
     /// The number of shares.
     pub sharers: u32,
+    /// How long the first waiter, which finds no room, is waited for unless it is heard of; none if there is room for it.
+    pub awaited: Option<Duration>,
 }
 
 impl From<Held> for Reply {

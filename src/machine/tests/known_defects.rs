@@ -318,12 +318,12 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a waiter that connects again is passed over",
         Kind::Steady,
-        script("and not is_awaited(lock, entry) then", "then"),
+        script("math.min(until_ms, unreached_until_ms(lock, entry))", "0"),
     ),
     (
         "a waiter that is gone is waited for in vain",
         Kind::Steady,
-        script("return lock.now_ms - since_ms <= UNREACHED_MS", "return true"),
+        script("return since_ms + UNREACHED_MS", "return entry.deadline_ms"),
     ),
     (
         "each waiter that is gone is waited for anew",

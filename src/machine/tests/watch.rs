@@ -677,7 +677,7 @@ impl Waiter {
 const FENCE_MS: i64 = 86_400_000;
 
 /// A waiter's liveness: its last contact follows from its deadline.
-const LIVENESS_MS: u64 = 15_000;
+const LIVENESS_MS: u64 = 6_000;
 
 #[test]
 fn the_scripts_have_the_same_liveness() {

@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{fast_path, handoff, lingering, one_shots, order, waiting};
+use super::{corners, fast_path, handoff, lingering, one_shots, order, waiting};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -41,6 +41,16 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "what was adopted by the token that had it is given back",
         Change::Machine(Defect::AdoptedFromItselfReleased),
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
+    ),
+    (
+        "a waiter that was stopped is waited for as long as the queue has its entry",
+        script("LIVENESS_MS, KEYS_MS = 6000", "LIVENESS_MS, KEYS_MS = 15000"),
+        corners::a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_most,
+    ),
+    (
+        "no answer tells for how long the first waiter is waited for",
+        script("lock.awaited_ms or -1", "-1"),
+        corners::a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_most,
     ),
     (
         "a release does not wait until its entry can be moved back",

@@ -13,11 +13,13 @@
   REPLY  fence                                            the lock is the token's; the first of block
          { fence }                                        so is a share of it, and others are held
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
-           owners, queueing, sharer, sharers }            if it is free; position 0 if not enqueued; queueing, only
-                                                          for one that is not: 1 if it is shared or others wait;
+           owners, queueing, sharer, sharers,             if it is free; position 0 if not enqueued; queueing, only
+           awaited_ms }                                   for one that is not: 1 if it is shared or others wait;
                                                           of a shared one, the token of the share that ends in
-                                                          remaining_ms, and the number of shares; else '' and 0.
-                                                          The last three may be missing
+                                                          remaining_ms, and the number of shares, else '' and 0;
+                                                          for how long the first waiter, which finds no room, is
+                                                          waited for unless it is heard of, else -1. The last four
+                                                          may be missing
   WRITES lock fence queue waiters shared waiting
   AGAIN  the same position, or the same fence of a share, or later fences of the whole lock while the lease lasts, which
          is lengthened to ttl_ms, never shortened; once it has ended the lock is acquired anew
@@ -190,5 +192,5 @@ local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
   remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
   rank and rank + 1 or 0, math.floor(tonumber(seq) or 0), owners_of(lock),
-  (lock.last_seq or is_shared(lock)) and 1 or 0, sharer, sharers,
+  (lock.last_seq or is_shared(lock)) and 1 or 0, sharer, sharers, lock.awaited_ms or -1,
 }

@@ -134,20 +134,21 @@ local function is_reachable(entry, listens)
   return channel == '' or listens[channel]
 end
 
--- Whether an entry that no message reaches is still waited for: until UNREACHED_MS after a script has first found such an
--- entry. One record tells that time for all entries that were last renewed before, so that any number of dead waiters
+-- The ms until which an entry that no message reaches is waited for: until UNREACHED_MS after a script has first found such
+-- an entry. One record tells that time for all entries that were last renewed before, so that any number of dead waiters
 -- costs that time once. An entry that was renewed since begins it anew.
-local function is_awaited(lock, entry)
+local function unreached_until_ms(lock, entry)
   local since_ms = tonumber(redis.call('HGET', lock.waiters_key, 'unreached') or nil)
   if not since_ms or since_ms > lock.now_ms or entry.deadline_ms - LIVENESS_MS > since_ms then
     redis.call('HSET', lock.waiters_key, 'unreached', string.format('%.0f', lock.now_ms))
-    return true
+    since_ms = lock.now_ms
   end
-  return lock.now_ms - since_ms <= UNREACHED_MS
+  return since_ms + UNREACHED_MS
 end
 
 -- Grants what is open to the first entries, as long as there is room for the next; an entry that is waited for in vain
--- leaves the queue, and its caller knows its number. Returns the fence if `caller` is among them; else ANOTHER if an entry
+-- leaves the queue, and its caller knows its number. Of one that finds no room, `lock.awaited_ms` tells for how long those
+-- behind it wait for it, unless it is heard of again. Returns the fence if `caller` is among them; else ANOTHER if an entry
 -- got the lock or finds no room, NOBODY if no entry is left, or UNKNOWN if the queue is longer than one call serves.
 local function grant_next(lock, caller, notices)
   purge_expired(lock, caller)
@@ -158,11 +159,15 @@ local function grant_next(lock, caller, notices)
       return fence or NOBODY
     end
     local entry = read_entry(lock, token)
-    local lives = entry and entry.deadline_ms >= lock.now_ms
-    local hears = lives and (token == caller or is_reachable(entry, listens))
-    if not lives or not hears and not is_awaited(lock, entry) then
+    local until_ms = entry and entry.deadline_ms or 0
+    local hears = until_ms >= lock.now_ms and (token == caller or is_reachable(entry, listens))
+    if until_ms >= lock.now_ms and not hears then
+      until_ms = math.min(until_ms, unreached_until_ms(lock, entry))
+    end
+    if until_ms < lock.now_ms then
       dequeue(lock, token)
     elseif not has_room(lock, entry.limit, token) then
+      lock.awaited_ms = until_ms - lock.now_ms
       return fence or ANOTHER
     else
       if token == caller then

@@ -108,13 +108,14 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         owners: text(owners),
         queueing: position == 0 && matches!(more, [Value::Int(1), ..]),
         sharer: match more {
-            [_, Value::BulkString(sharer), _] => String::from_utf8_lossy(sharer).into_owned(),
+            [_, Value::BulkString(sharer), ..] => String::from_utf8_lossy(sharer).into_owned(),
             _ => String::new(),
         },
         sharers: match more {
-            [_, _, sharers] => u32::try_from(unsigned_value(sharers)?).ok()?,
+            [_, _, sharers, ..] => u32::try_from(unsigned_value(sharers)?).ok()?,
             _ => 0,
         },
+        awaited: more.get(3).and_then(unsigned_value).map(Duration::from_millis),
     })
 }
 
