@@ -154,6 +154,27 @@ test('a firewall forgets the connection for messages: it is noticed, though noth
   await isToldOfTheft(locks, await manager(server.url), 'a');
 });
 
+test('the connection for messages breaks before it is counted: nobody is told of a denial', async () => {
+  const server = await start();
+  const proxy = await FaultProxy.start(server.port);
+  ended.push(() => proxy.stop());
+  let broken: Promise<unknown> | undefined;
+  proxy.onRequest = (chunk) => {
+    if (broken !== undefined || !chunk.includes('\nNUMSUB\r')) return;
+    // Until then the request waits.
+    proxy.hold();
+    broken = server.admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub').then(() => proxy.deliver());
+  };
+  const locks = await manager(proxy.url);
+  assert.ok(broken, 'the subscription was counted');
+  await broken;
+  const warnings: unknown[] = [];
+  locks.on('warning', (warning) => warnings.push(warning));
+  await isHandedOver(await manager(server.url), locks, 'a');
+  assert.deepEqual(allowed(locks), ALL);
+  assert.deepEqual(warnings, []);
+});
+
 test('close ends both connections', async () => {
   const server = await start();
   const locks = await connect(server.url);

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A host and a port, as the servers name each other.
+/// A host and a port, as servers and Sentinels name them.
 pub(super) type Name = (String, u16);
 
 /// The knowledge that outlives a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     cluster: Mutex<Known>,
+    /// The master of Sentinels, as of the last connection.
+    master: Mutex<Option<Name>>,
     /// The most replicas that the primary had at once.
     replicas: AtomicU32,
 }
@@ -73,6 +75,15 @@ impl Directory {
         known.members = members.into_iter().collect();
         known.ids = slots.ids;
         Ok(Routes::new(&ranges))
+    }
+
+    /// The master that Sentinels named when the manager last connected.
+    pub(super) fn master(&self) -> Option<Name> {
+        self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_master(&self, master: Name) {
+        *self.master.lock().unwrap_or_else(PoisonError::into_inner) = Some(master);
     }
 
     /// Records that the primary has `count` replicas.

@@ -188,7 +188,12 @@ async fn subscribe(
         probes.cmd("PUBSUB").arg("NUMSUB").arg(&**channel);
         let answers = dialogue.ask(&probes).await?;
         if answers.last().is_some_and(counts_nobody) {
-            denied.pubsub = Some(NOT_COUNTED.to_owned());
+            // If the connection for messages has broken since, nobody is counted rightly, and its end is noticed next.
+            let stands = match &mut subscriber {
+                Some(subscriber) => subscriber.confirm(channel).await.is_ok(),
+                None => true,
+            };
+            denied.pubsub = stands.then(|| NOT_COUNTED.to_owned());
         }
         let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
         failed = error.as_ref().map(wire::failure);

@@ -77,7 +77,7 @@ pub(super) async fn servers(
     match &endpoint.address {
         Address::Cluster { .. } => cluster::primaries(endpoint, directory).await,
         Address::Sentinel(sentinels) => {
-            Ok(sentinel::masters(endpoint, sentinels).await?.into_iter().take(1).collect())
+            Ok(sentinel::masters(endpoint, sentinels, directory).await?.into_iter().take(1).collect())
         }
         Address::Quorum { servers, .. } => Ok(servers.clone()),
         _ => Ok(vec![Endpoint::clone(endpoint)]),

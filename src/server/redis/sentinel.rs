@@ -3,6 +3,7 @@
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
 use super::dialogue::{Dialogue, in_time};
+use super::directory::Name as Named;
 use super::handshake::{self, Purpose};
 use super::link::Link;
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, naming, wire};
@@ -16,9 +17,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// The event that a Sentinel publishes after a failover.
 const SWITCH: &str = "+switch-master";
+/// If one Sentinel names the last known master, the others have this long to contradict it, or as long as it took if that is
+/// longer: a Sentinel that hangs must not cost the leases.
+const CONTRADICTION: Duration = Duration::from_millis(250);
 /// The pause before reconnecting to a lost Sentinel. Meanwhile the others report a failover.
 const WATCH_PAUSE: Duration = Duration::from_secs(5);
 
@@ -59,7 +64,7 @@ pub(super) async fn connect(
     deliver: Deliver,
 ) -> Result<(Link, Welcome), Failure> {
     let began = Mono::now();
-    let named = ask_all(endpoint, sentinels).await?;
+    let named = ask_all(endpoint, sentinels, directory.master().as_ref()).await?;
     let mut failures = Vec::new();
     for (tried, (host, port)) in named.iter().enumerate() {
         let left = endpoint.connect_timeout.saturating_sub(Mono::now().since(began));
@@ -74,6 +79,7 @@ pub(super) async fn connect(
             }
             Ok((mut link, welcome)) => {
                 link.set_name(&name);
+                directory.set_master((host.clone(), *port));
                 watch_all(&mut link.tasks, endpoint, sentinels, (host, *port), &deliver);
                 return Ok((link, welcome));
             }
@@ -88,19 +94,23 @@ pub(super) async fn connect(
 pub(super) async fn masters(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
+    directory: &Directory,
 ) -> Result<Vec<Endpoint>, Failure> {
-    let named = ask_all(endpoint, sentinels).await?.into_iter();
+    let named = ask_all(endpoint, sentinels, directory.master().as_ref()).await?.into_iter();
     let server =
         |(host, port)| Endpoint { address: Address::Tcp { host, port }, ..endpoint.clone() };
     Ok(named.map(server).collect())
 }
 
-/// A host and a port, as Sentinels name them.
-type Named = (String, u16);
-
 /// Asks all Sentinels at once for the master. They may disagree: one that is partitioned from the others has
-/// not noticed a failover. So the master with the most votes comes first.
-async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named>, Failure> {
+/// not noticed a failover. So the master with the most votes comes first. Those that are silent are waited for as long as
+/// no majority agrees, unless the first of the others name the one that was `known` before.
+async fn ask_all(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+    known: Option<&Named>,
+) -> Result<Vec<Named>, Failure> {
+    let began = Mono::now();
     // The other half is for connecting to the master.
     let limit = endpoint.connect_timeout / 2;
     let mut questions = JoinSet::new();
@@ -109,16 +119,19 @@ async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named
         let master = sentinels.master.clone();
         questions.spawn(async move { (number, ask(&server, &master).await) });
     }
-    let mut answers = BTreeMap::new();
-    while let Some(Ok((number, answer))) = questions.join_next().await {
+    let (mut answers, mut named) = (BTreeMap::new(), Vec::new());
+    let mut patience = Duration::MAX;
+    while let Ok(Some(Ok((number, answer)))) = timeout(patience, questions.join_next()).await {
         answers.insert(number, answer);
-        let named = by_votes(&answers);
+        named = by_votes(&answers);
+        let Some((first, votes)) = named.first() else { continue };
         // A lost Sentinel is not waited for if a majority agrees.
-        if named.first().is_some_and(|(_, votes)| votes * 2 > sentinels.all.len()) {
+        if votes * 2 > sentinels.all.len() {
             break;
         }
+        let passed = Mono::now().since(began);
+        patience = if Some(first) == known { passed.max(CONTRADICTION) } else { Duration::MAX };
     }
-    let named = by_votes(&answers);
     if named.is_empty() {
         let failures = answers.iter().filter_map(|(number, answer)| {
             let Sentinel { host, port, .. } = sentinels.all.get(*number)?;
@@ -266,7 +279,7 @@ impl Watch {
             return Ok(());
         }
         // This Sentinel may be the one that has not noticed the failover.
-        let all = ask_all(&self.endpoint, &self.sentinels).await?;
+        let all = ask_all(&self.endpoint, &self.sentinels, None).await?;
         if let Some(other) = all.first().filter(|first| **first != self.current) {
             self.give_up(other);
         }

@@ -173,6 +173,27 @@ describe('with Sentinels that are away or wrong', () => {
     }
   });
 
+  test('two that are silent: who has lost its connection is back before its leases end', async () => {
+    // Half of it is for the Sentinels: longer than the lease.
+    const locks = await open(deployment.target, { connectTimeout: 60_000 });
+    const held = await locks.acquire('held', { ttl: 10_000 });
+    const silent = deployment.sentinels.slice(0, 2);
+    for (const sentinel of silent) sentinel.pause();
+    try {
+      let again = false;
+      locks.once('reconnect', () => {
+        again = true;
+      });
+      await master.killClients();
+      await until(() => again || !held.held, 'the reconnect');
+      assert.equal(held.held, true);
+      assert.equal((await locks.query({ name: 'held' })).held.length, 1);
+      assert.equal(held.held, true);
+    } finally {
+      for (const sentinel of silent) sentinel.resume();
+    }
+  });
+
   test('one that is silent is waited for no longer than the master needs', async () => {
     const [silent] = deployment.sentinels as [RedisServer];
     silent.pause();
