@@ -27,6 +27,11 @@ export class AskedLogins {
     return this.#logins.size > 0;
   }
 
+  /** Whether functions give a user or a password, which may be another one at the next attempt. */
+  get changes(): boolean {
+    return [...this.#logins.values()].some((login) => login.changes);
+  }
+
   /** The options for the core to log in to one server; `tls`: how it speaks TLS, if it does. */
   optionsOf(
     login: Login,
@@ -75,6 +80,12 @@ class AskedLogin {
         return this.#offer(next);
       });
     }
+  }
+
+  /** Whether it is more than TLS. */
+  get changes(): boolean {
+    const { username, password, credentials } = this.#login;
+    return credentials !== null || typeof username === 'function' || typeof password === 'function';
   }
 
   async answer(): Promise<void> {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Given } from '../base/checks.js';
-import { argumentError, isUnreachable, LockConnectionError, LockError } from '../base/errors.js';
+import { argumentError, isUnreachable, LockConnectionError, LockError, LockServerError } from '../base/errors.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import { LockManager } from '../manager/manager.js';
 import { defaultTargetWarning } from '../manager/warnings.js';
@@ -56,9 +56,11 @@ export async function connect(
     try {
       return await connectOnce(target, prepared);
     } catch (error) {
-      if (!isUnreachable(error) || performance.now() + pause > end) throw error;
+      // The last attempt begins as the time ends.
+      const left = end - performance.now();
+      if (left <= 0 || !mayPass(error, prepared)) throw error;
+      await sleep(Math.min(pause, left));
     }
-    await sleep(pause);
     prepared = prepare(target, options);
   }
 }
@@ -66,6 +68,12 @@ export async function connect(
 /** The times between two attempts to reach a server that is not up yet, in ms. */
 const PAUSE_MS = 20;
 const PAUSE_MS_MAX = 500;
+
+/** Whether another attempt may succeed: the server is not up yet, or a password is being changed there. */
+function mayPass(error: unknown, { logins }: Prepared): boolean {
+  const isRefused = error instanceof LockServerError && error.serverCode === 'WRONGPASS';
+  return isUnreachable(error) || (isRefused && logins.changes);
+}
 
 /** How the system's error names a server that is not up. */
 const NOT_UP = /refused|lookup|resolve|no such file/i;

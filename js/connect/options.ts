@@ -115,7 +115,9 @@ export interface ConnectOptions {
   readonly connectTimeout?: Duration | undefined;
   /**
    * How long `connect` tries again while no server can be reached, in whole ms, or `Infinity`: for a service that may start
-   * before its server. A server that refuses the login, or is none of Redis, ends it at once.
+   * before its server. The last attempt begins as this time ends, and may take `connectTimeout`. A server that refuses the
+   * login, or is none of Redis, ends it at once; a password that a function gives is asked for and tried again, as it may
+   * change.
    *
    * @default 0
    */
@@ -146,10 +148,11 @@ export interface ConnectOptions {
   readonly password?: LoginText | undefined;
   /**
    * Gives the user and the password, in place of both: for passwords that are rotated, and tokens that expire. It is asked
-   * for each new connection, and before `expiresAt`: then open connections log in again, and keep their locks and waiters. A
-   * function that throws, answers nothing within `connectTimeout`, or gives something else makes the attempt to connect
-   * fail; an open connection stays as it is, and asks again a second later. The last answer is used if the new one takes
-   * longer than 250 ms, as while the event loop is blocked, unless the server refuses it.
+   * for each new connection, and before `expiresAt`: then open connections log in again, and keep their locks and waiters.
+   * If the function throws, gives something else, or answers nothing within `connectTimeout`, `connect` fails. A
+   * reconnection logs in with the last answer then, also if there is no new one after 250 ms, as while the event loop is
+   * blocked; it fails if that has expired or the server refuses it. An open connection stays as it is, and asks again a
+   * second later.
    *
    * @default undefined
    */

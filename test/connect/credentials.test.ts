@@ -241,6 +241,26 @@ test('credentials: an open connection outlives a function that fails', async () 
   assert.ok(lock.held);
 });
 
+test('credentials: a reconnection logs in with the last answer while the function fails', async () => {
+  const server = await start();
+  const rotation = await new Rotation([server]).begin();
+  let failed = 0;
+  const credentials = async () => {
+    if (rotation.asked === 0) return rotation.credentials();
+    failed += 1;
+    throw new Error('no vault');
+  };
+  const locks = await open(server.url, { credentials });
+  let again = 0;
+  locks.on('reconnect', () => {
+    again += 1;
+  });
+  await rotation.kill();
+  await until(() => again === 1, 'the reconnect');
+  assert.ok(failed > 0);
+  await (await locks.acquire('a')).release();
+});
+
 test('credentials: a password that changes between the answer and the login is asked for again', async () => {
   const server = await start();
   const rotation = await new Rotation([server]).begin();
