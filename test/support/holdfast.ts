@@ -2,14 +2,52 @@
  * The package as its users load it, and a check that a test leaves nothing open behind.
  */
 
+import { afterEach, type TestContext } from 'node:test';
+import { isMainThread } from 'node:worker_threads';
 import * as holdfast from 'holdfast';
 
-export { holdfast };
-export const { connect } = holdfast;
 export type { Lock, LockManager, LockSet } from 'holdfast';
+export { holdfast };
+
+/** A test leaves no more callers waiting for one lock. */
+const ROUNDS_MAX = 20;
 
 /** The first argument of `connect`. */
 export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
+
+/** The managers of this process. Tests let go of some on purpose. */
+const managers: WeakRef<holdfast.LockManager>[] = [];
+
+/** That of the package. What a failed test has left held by its managers is released, so that the next test finds it free. */
+export const connect: typeof holdfast.connect = (...given) => {
+  const opening = holdfast.connect(...given);
+  opening.then(
+    (manager) => managers.push(new WeakRef(manager)),
+    () => {},
+  );
+  return opening;
+};
+
+/** A file of tests, rather than a process that a test has started. */
+if (isMainThread && process.argv[1]?.endsWith('.test.js')) {
+  afterEach(async (context) => {
+    if ((context as TestContext & { readonly passed: boolean }).passed) return;
+    const left = managers.flatMap((each) => each.deref() ?? []);
+    const ids = new Set(left.map(({ clientId }) => clientId));
+    // A server may be away, or refuse to tell.
+    await Promise.all(left.map((each) => releaseAll(each, ids).catch(() => {})));
+  });
+}
+
+/** Releases what these managers hold. Callers that a failed test has left waiting get the locks one after another. */
+async function releaseAll(manager: holdfast.LockManager, ids: ReadonlySet<string>): Promise<void> {
+  for (let rounds = 0; rounds < ROUNDS_MAX; rounds++) {
+    const { held } = await manager.query();
+    const own = held.filter(({ clientId }) => ids.has(clientId));
+    if (own.length === 0) return;
+    for (const { name, token } of own) await manager.forceRelease(name, { owner: token });
+  }
+}
 
 /** How many operations of this process have no outcome yet. */
 export function openOperations(): number {
