@@ -9,7 +9,7 @@ export { refuse } from './base/http.js';
 /** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
-export { RESERVED_SUFFIXES } from './base/names.js';
+export { joinNames, leaderLockOf, RESERVED_SUFFIXES } from './base/names.js';
 /** @internal */
 export { printable } from './base/printable.js';
 /** @internal */

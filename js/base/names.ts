@@ -26,6 +26,20 @@ const TAGGED = /^(.+)::(?:fence|queue|shared|waiters|waiting)$/s;
 const COUNTER = /^holdfast:(?:\{\d+\}:)?fence$/;
 
 /**
+ * Joins two names to one, so that no two pairs have the same: the first `separator` is the one between them, since `first` has
+ * `%` and two digits in place of its own, and of `%`. Names without these two stay as they are.
+ *
+ * @param separator - One ASCII character other than `%` and the digits of a code.
+ * @internal
+ */
+export function joinNames(first: string, last: string, separator: string): string {
+  const written = (character: string) =>
+    `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+  const escaped = first.replaceAll('%', written).replaceAll(separator, written);
+  return `${escaped}${separator}${last}`;
+}
+
+/**
  * The name of the lock for which `lead` campaigns. By its beginning the command line, the page and the metrics tell it from
  * other locks, so nothing more has to be stored.
  *
