@@ -26,7 +26,9 @@ export function checkWholeNumber(
     throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
   }
   if (!Number.isInteger(value) || value < least || value > most) {
-    const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+    // The largest number that can be told is worth a word only to those who give more.
+    const isEndless = most === Number.MAX_SAFE_INTEGER && !(value > most);
+    const range = isEndless ? `${least} or more` : `${least} to ${most}`;
     throw argumentError('ERR_OUT_OF_RANGE', `${what} must be ${kind}, ${range}, got ${value}`);
   }
 }

@@ -56,14 +56,10 @@ export function numberOf(token: string, client: string): number {
   return clientOf(token) === client ? Number.parseInt(token.split('.')[2] ?? '', 10) : Number.NaN;
 }
 
-/** The core counts no further than this. */
-const LIMIT_MAX = 2 ** 32 - 1;
-
 /** The limit and the permits of a share, as they stand behind the number in its token; empty without a limit. */
 export function termsOf(limit: number, permits: number): string {
   if (limit <= 0) return '';
-  const most = `/${Math.min(limit, LIMIT_MAX)}`;
-  return permits === 1 ? most : `${most}/${Math.min(permits, LIMIT_MAX)}`;
+  return permits === 1 ? `/${limit}` : `/${limit}/${permits}`;
 }
 
 /** The permits in what `termsOf` tells. */

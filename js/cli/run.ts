@@ -37,7 +37,7 @@ interface RunOptions extends PlaceOptions, CommandOptions {
 }
 
 const WAIT_MS = 10_000;
-const LIMIT_MAX = 2 ** 31;
+const LIMIT_MAX = Number.MAX_SAFE_INTEGER;
 
 const HELP = `
 The command gets HOLDFAST_LOCK, the name, and HOLDFAST_FENCE, a number that is greater for every later

@@ -173,8 +173,8 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly mode?: LockMode | undefined;
   /**
    * Only with `mode: 'shared'`: the largest number of holders that the lock may have, this caller included,
-   * a whole number from 1; or of permits, if some holders take several. If all callers give the same number, the lock is a semaphore. If not, a waiter with a lower
-   * limit at the head of the queue also holds up those with higher limits behind it.
+   * a whole number from 1 to 2⁵³ − 1; or of permits, if some holders take several, such as bytes. If all callers give the same
+   * number, the lock is a semaphore. If not, a waiter with a lower limit at the head of the queue also holds up those with higher limits behind it.
    *
    * @default undefined, no limit
    */

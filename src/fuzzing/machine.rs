@@ -342,7 +342,7 @@ fn ttl(bytes: &mut Bytes<'_>) -> Duration {
 fn mode(bytes: &mut Bytes<'_>) -> Mode {
     match bytes.below(3) {
         0 => Mode::Exclusive,
-        limit => Mode::permits(1, u32::from(limit == 2)),
+        limit => Mode::permits(1, u64::from(limit == 2)),
     }
 }
 

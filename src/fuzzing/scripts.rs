@@ -225,6 +225,6 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
 fn mode(bytes: &mut Bytes<'_>) -> Mode {
     match bytes.byte() % 4 {
         0 => Mode::Exclusive,
-        limit => Mode::permits(1, u32::from(limit) - 1),
+        limit => Mode::permits(1, u64::from(limit) - 1),
     }
 }

@@ -39,7 +39,8 @@ pub(super) struct Lease {
     pub(super) label: Arc<str>,
     pub(super) mode: Mode,
     pub(super) fence: u64,
-    pub(super) ttl: Duration,
+    /// The length that its caller asked for.
+    ttl_us: u64,
     pub(super) until: Mono,
     /// How long and how often it may be handed off here.
     pub(super) budget: HandoffBudget,
@@ -107,7 +108,7 @@ impl Lease {
             label,
             mode,
             fence,
-            ttl,
+            ttl_us: micros(ttl),
             until,
             budget: HandoffBudget::none(),
             data_number: 0,
@@ -134,6 +135,11 @@ impl Lease {
         self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
     }
 
+    /// The length that its caller asked for.
+    pub(super) const fn ttl(&self) -> Duration {
+        Duration::from_micros(self.ttl_us)
+    }
+
     /// The end of its caller's hold: that of the lease, or of the longest hold.
     fn held_until(&self) -> Mono {
         self.hold_end.min(self.until)
@@ -144,7 +150,7 @@ impl Lease {
     }
 
     fn confirmed_within(&self) -> Duration {
-        CONFIRMED_WITHIN.min(self.ttl / 16)
+        CONFIRMED_WITHIN.min(self.ttl() / 16)
     }
 
     fn plan(&self) -> (Mono, Plan) {
@@ -160,9 +166,9 @@ impl Lease {
     /// Schedules its next renewal, when two thirds of `ttl` are left. A lease that gets no longer, or not yet since its
     /// caller has extended it, is asked about after each third of the rest.
     fn plan_next_renewal(&mut self, now: Mono) {
-        let left = self.until.since(now) + drift(self.ttl);
-        let question = left.max(self.ttl) / 3;
-        let renewal = left.saturating_sub(self.ttl * 2 / 3);
+        let left = self.until.since(now) + drift(self.ttl());
+        let question = left.max(self.ttl()) / 3;
+        let renewal = left.saturating_sub(self.ttl() * 2 / 3);
         let pause = if self.gets_longer() { question.min(renewal) } else { question };
         self.plan_renewal(now, now + pause);
     }
@@ -171,7 +177,7 @@ impl Lease {
     /// is not renewed is only asked about, unless a part of its grant is pending.
     fn renewal_ttl(&self, now: Mono) -> Duration {
         let left = self.left(now);
-        if self.renew || self.pending_renewal.is_some() { self.ttl.max(left) } else { left }
+        if self.renew || self.pending_renewal.is_some() { self.ttl().max(left) } else { left }
     }
 
     /// What a request asks for that is to make it last `ttl`: no more than the rest of its caller's hold.
@@ -180,7 +186,7 @@ impl Lease {
     }
 
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
-        let slice_us = u64::try_from(SLICE.min(self.ttl / 16).as_micros()).unwrap_or(1).max(1);
+        let slice_us = micros(SLICE.min(self.ttl() / 16)).max(1);
         let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
         self.renewal = at;
     }
@@ -188,7 +194,7 @@ impl Lease {
     /// Schedules a retry after a part of the rest.
     fn plan_retry(&mut self, now: Mono) {
         // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
-        let pause = (self.until.since(now) / 16).max(SLICE.min(self.ttl / 16));
+        let pause = (self.until.since(now) / 16).max(SLICE.min(self.ttl() / 16));
         self.plan_renewal(now, now + pause);
     }
 
@@ -206,8 +212,8 @@ impl Lease {
     /// Whether it needs its server: its renewal is due, or its first request.
     fn needs_server(&self, now: Mono) -> bool {
         let is_due = || {
-            let slice = SLICE.min(self.ttl / 16);
-            self.until.since(now) + drift(self.ttl) <= self.ttl * 2 / 3 + slice
+            let slice = SLICE.min(self.ttl() / 16);
+            self.until.since(now) + drift(self.ttl()) <= self.ttl() * 2 / 3 + slice
         };
         self.pending_renewal.is_some() || (self.gets_longer() && is_due())
     }
@@ -215,7 +221,7 @@ impl Lease {
     /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its
     /// rest, so the nearer its end, the more often.
     fn pressure(&self, now: Mono) -> Duration {
-        (self.until.since(now) / 8).max(self.ttl / 128)
+        (self.until.since(now) / 8).max(self.ttl() / 128)
     }
 
     /// The rest of it, in whole ms as commands have it. An extension by that only asks whether it is held.
@@ -311,7 +317,7 @@ impl Leases {
         self.change(context, id, |held| {
             held.fence = first.unwrap_or(held.fence + 1);
             held.budget = held.budget.next(counted);
-            held.ttl = ttl;
+            held.ttl_us = micros(ttl);
             held.begin_hold(now, terms);
             held.plan_next_renewal(now);
         });
@@ -420,6 +426,10 @@ impl Leases {
         // the lease run out, it counts as silent.
         (Call::Claim { keys, token, ttl }, Fallback::Extend)
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Gives tests access to the leases, to check or corrupt them.

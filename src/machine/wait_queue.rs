@@ -134,7 +134,9 @@ fn entries_max(mode: Mode) -> usize {
     match mode {
         Mode::Exclusive => 1,
         Mode::Shared { limit: None, .. } => usize::MAX,
-        Mode::Shared { limit: Some(limit), permits } => (limit.get() / permits).max(1) as usize,
+        Mode::Shared { limit: Some(limit), permits } => {
+            usize::try_from(limit.get() / permits).unwrap_or(usize::MAX).max(1)
+        }
     }
 }
 

@@ -367,8 +367,7 @@ fn read_mode(share: f64, permits: f64) -> Mode {
     if share <= SHARE_UNLIMITED {
         return Mode::SHARED;
     }
-    let number = |value: f64| u32::try_from(whole(value)).unwrap_or(u32::MAX);
-    Mode::permits(number(permits), number(share))
+    Mode::permits(whole(permits), whole(share))
 }
 
 fn finite(ms: f64) -> Option<Duration> {

@@ -4,7 +4,7 @@ use super::clock::ServerTime;
 use super::keys::LockKeys;
 use super::script::Script;
 use super::token::Token;
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,23 +292,23 @@ pub enum Mode {
     /// A share, beside others.
     Shared {
         /// How many permits may be held at once when it is granted, with its own; none for any number.
-        limit: Option<NonZeroU32>,
+        limit: Option<NonZeroU64>,
         /// How many of them it has: all or none. One without a limit.
-        permits: NonZeroU32,
+        permits: NonZeroU64,
     },
 }
 
 impl Mode {
     /// A share beside any number of others.
-    pub const SHARED: Self = Self::Shared { limit: None, permits: NonZeroU32::MIN };
+    pub const SHARED: Self = Self::Shared { limit: None, permits: NonZeroU64::MIN };
 
     /// A share with so many permits of `limit`. At least one, and a share without a limit has no more.
     #[must_use]
-    pub const fn permits(permits: u32, limit: u32) -> Self {
-        let limit = NonZeroU32::new(limit);
-        match NonZeroU32::new(permits) {
+    pub const fn permits(permits: u64, limit: u64) -> Self {
+        let limit = NonZeroU64::new(limit);
+        match NonZeroU64::new(permits) {
             Some(permits) if limit.is_some() => Self::Shared { limit, permits },
-            _ => Self::Shared { limit, permits: NonZeroU32::MIN },
+            _ => Self::Shared { limit, permits: NonZeroU64::MIN },
         }
     }
 

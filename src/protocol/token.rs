@@ -160,6 +160,10 @@ mod tests {
             (Mode::SHARED, "hf1.c0ffee.7.a/b"),
             (Mode::permits(1, 10), "hf1.c0ffee.7/10.a/b"),
             (Mode::permits(3, 10), "hf1.c0ffee.7/10/3.a/b"),
+            (
+                Mode::permits((1 << 53) - 2, (1 << 53) - 1),
+                "hf1.c0ffee.7/9007199254740991/9007199254740990.a/b",
+            ),
         ] {
             let token = Tokens::of("c0ffee").number(7, mode, "a/b");
             assert_eq!((token.as_str(), token.share()), (text, mode));

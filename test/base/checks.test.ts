@@ -28,6 +28,16 @@ test('the least and the most of a number are allowed, and no more', async () => 
   await assert.rejects(locks.acquire('x', { wait: -1 }), TOO_FAR);
 });
 
+test('a limit may be the largest whole number, and the error for a larger one names it', async () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  await takes('x', { mode: 'shared', limit: most, permits: most });
+  await assert.rejects(locks.acquire('x', { mode: 'shared', limit: most + 1 }), {
+    ...TOO_FAR,
+    message: `limit must be a whole number, 1 to ${most}, got ${most + 1}`,
+  });
+  await assert.rejects(locks.acquire('x', { mode: 'shared', limit: 0 }), /1 or more, got 0/);
+});
+
 test('the longest name is allowed, by its bytes, and none that is longer', async () => {
   for (const name of ['n'.repeat(1024), '€'.repeat(341), 'é'.repeat(512)]) await takes(name);
   for (const name of ['n'.repeat(1025), '€'.repeat(342), 'é'.repeat(513)]) {

@@ -81,7 +81,7 @@ impl Machine {
         held.stalled = silence >= Duration::from_millis(held.stall_timeout_ms.into());
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
-            let pause = held.ttl.max(held.left(now)) / 16;
+            let pause = held.ttl().max(held.left(now)) / 16;
             return self
                 .leases
                 .change(&mut self.context, id, |held| held.plan_renewal(now, now + pause));
@@ -269,7 +269,7 @@ impl Machine {
         let block = self.block(&held.keys, wanted);
         if block > left {
             let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
-            let ttl = held.within_hold(self.context.now, held.ttl);
+            let ttl = held.within_hold(self.context.now, held.ttl());
             let epoch = ServerTime::default();
             let call = Call::Reserve { keys, token, ttl, epoch, block };
             self.servers.send(&mut self.context, owner, call, Fallback::None);

@@ -67,8 +67,8 @@ impl Simulation {
             0..4 => Mode::Exclusive,
             4 | 5 => Mode::SHARED,
             _ => {
-                let limit = self.rng.u32(1..4);
-                Mode::permits(self.rng.u32(1..=limit), limit)
+                let limit = self.rng.u64(1..4);
+                Mode::permits(self.rng.u64(1..=limit), limit)
             }
         }
     }

@@ -124,7 +124,7 @@ impl Simulation {
             let fresh = move |held: &&Held| {
                 let lease = process.world.machine.hold_of(held.lease);
                 lease.is_some_and(|it| {
-                    it.renew && !held.adoptable && it.until.since(now) > it.ttl / 3
+                    it.renew && !held.adoptable && it.until.since(now) > it.ttl() / 3
                 })
             };
             process.held.iter().filter(fresh).map(move |held| (who, held.lease, held.lock))

@@ -89,7 +89,7 @@ impl Simulation {
                     && let Some(held) = process.world.machine.hold_of(lease)
                 {
                     // A renewal leaves two thirds; after a short extension of a long lease the next is later.
-                    let pause = (held.ttl / 3).max(left.saturating_sub(held.ttl * 2 / 3));
+                    let pause = (held.ttl() / 3).max(left.saturating_sub(held.ttl() * 2 / 3));
                     let slack = (pause / 8).max(ms(20)) * 2;
                     // A refused request is repeated after a sixteenth of the rest.
                     let is_refused =

@@ -197,7 +197,9 @@ impl Executed<'_> {
         let token = self.token();
         let limit = match mode {
             Mode::Exclusive => None,
-            Mode::Shared { limit, .. } => Some(limit.map_or(0, |limit| limit.get() as usize)),
+            Mode::Shared { limit, .. } => {
+                Some(limit.map_or(0, |limit| usize::try_from(limit.get()).unwrap()))
+            }
         };
         let seq = match (intent, self.before.waiter(token)) {
             (Intent::Join(Some(seq)), Some(waiter)) => waiter.seq.max(*seq),
@@ -739,10 +741,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         (done.call, done.passed())
     {
         let sharing = done.after.permits();
-        expect(
-            sharing <= limit.get() as usize,
-            "a permit was passed on beside more than its limit",
-        )?;
+        expect(sharing as u64 <= limit.get(), "a permit was passed on beside more than its limit")?;
     }
     let promised = match (done.call, done.reply) {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. } | Reply::Joined { .. }))

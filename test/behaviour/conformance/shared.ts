@@ -266,6 +266,30 @@ export const SHARING: Behaviours = {
     assert.equal(await (await a.tryAcquire('x'))?.release(), true);
   },
 
+  'permits: sums of large numbers are exact': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const gib = 2 ** 30;
+    for (const [limit, part, parts] of [
+      [16 * gib, 4 * gib, 4],
+      [Number.MAX_SAFE_INTEGER, (Number.MAX_SAFE_INTEGER - 1) / 2, 2],
+    ] as const) {
+      const terms = { mode: 'shared', limit } as const;
+      const held: Lock[] = [];
+      for (let i = 0; i < parts; i++) {
+        const lock = await (i % 2 === 0 ? a : b).tryAcquire('x', { ...terms, permits: part });
+        assert.equal(lock?.permits, part);
+        held.push(lock);
+      }
+      const rest = limit - parts * part;
+      assert.equal(await b.tryAcquire('x', { ...terms, permits: rest + 1 }), null);
+      assert.equal((await b.query({ name: 'x' })).held[0]?.limit, limit);
+      await held.pop()?.release();
+      const last = await b.tryAcquire('x', { ...terms, permits: part + rest });
+      assert.equal(last?.permits, part + rest);
+      for (const lock of [...held, last]) assert.equal(await lock?.release(), true);
+    }
+  },
+
   'permits: who waits for many gets all of them or none, and nobody passes it': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const held = [];

@@ -7,6 +7,7 @@ use super::plain::{Plain, write_plain};
 use crate::machine::SendMode;
 use crate::protocol::message::free_channel;
 use crate::protocol::{Call, Counters, Intent, LockKeys, Mode, Script, Token};
+use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 /// The command that runs `call` by the hash of its script, or the last one of a call of plain commands.
@@ -228,7 +229,7 @@ impl Command {
     fn push_limit(&mut self, mode: Mode) -> &mut Self {
         match mode {
             Mode::Exclusive => self.arg("-"),
-            Mode::Shared { limit, .. } => self.arg(limit.map_or(0, |limit| limit.get().into())),
+            Mode::Shared { limit, .. } => self.arg(limit.map_or(0, NonZeroU64::get)),
         }
     }
 
