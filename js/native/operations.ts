@@ -89,6 +89,10 @@ const DRAINS_PER_TURN = 100;
 /** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
 const { clearInterval, setImmediate, setInterval } = globalThis;
 
+/** `Deno.exit` ends a process with this event alone. */
+const deno =
+  process.versions['deno'] === undefined ? undefined : (globalThis as object as EventTarget);
+
 /** The operations under way, and the managers that records are about. @internal */
 class Operations implements RecordReader {
   readonly #resolvers: (Resolve | undefined)[] = [];
@@ -327,25 +331,46 @@ class Operations implements RecordReader {
    * Releases what all managers hold while the environment exits, when its event loop turns no more, and waits for the
    * server a moment. Without this `process.exit` and uncaught errors would leave the locks to expire.
    */
-  endAtExit(): void {
-    orFallback(() => this.#bridge.end(), undefined);
+  readonly #endAtExit = () => orFallback(() => this.#bridge.end(), undefined);
+
+  endWithProcess(): void {
+    process.once('exit', this.#endAtExit);
+    deno?.addEventListener('unload', this.#endAtExit);
+  }
+
+  leaveToExpire(): void {
+    process.off('exit', this.#endAtExit);
+    deno?.removeEventListener('unload', this.#endAtExit);
   }
 }
 
-/** @internal */
-export const operations = new Operations();
+/**
+ * The name under which the copies of this package find the operations of the first: a reload in a running process must not
+ * leave an addon's threads, a listener and a module behind each time.
+ */
+const SHARED = Symbol.for(`holdfast.operations@${version()}`);
 
-const endAtExit = () => operations.endAtExit();
-process.once('exit', endAtExit);
-/** `Deno.exit` ends a process with this event alone. */
-const deno =
-  process.versions['deno'] === undefined ? undefined : (globalThis as object as EventTarget);
-deno?.addEventListener('unload', endAtExit);
+function version(): string {
+  return (require('../../package.json') as { version: string }).version;
+}
+
+/** @internal */
+export const operations = shared();
+
+/** The operations of this realm, started by the first copy of the package. */
+function shared(): Operations {
+  const place = globalThis as { [SHARED]?: Operations };
+  const found = place[SHARED];
+  if (found !== undefined) return found;
+  const started = new Operations();
+  Object.defineProperty(place, SHARED, { value: started });
+  started.endWithProcess();
+  return started;
+}
 
 /** Leaves the locks that are held when the process exits to expire. @internal */
 export function leaveToExpireAtExit(): void {
-  process.off('exit', endAtExit);
-  deno?.removeEventListener('unload', endAtExit);
+  operations.leaveToExpire();
 }
 
 /** How many operations have no outcome yet, in this environment. @internal */
