@@ -4,6 +4,7 @@ import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import {
   checkAllTls,
+  checkHost,
   checkParts,
   checkSockets,
   DEFAULT_PORT,
@@ -63,12 +64,14 @@ function serverTarget(target: object): Target {
   if (path !== undefined) {
     checkText(path, 'path');
     if (path === '') throw invalid('path must be that of a socket, not empty');
+    if (/^[a-z][a-z+]*:/i.test(path)) {
+      throw invalid('path must be that of a socket, not a URL: give a URL itself as the target');
+    }
     if (tls !== false) throw invalid('a socket speaks no TLS');
     checkSockets();
     return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${login.db}` };
   }
-  checkText(host, 'host');
-  if (host === '') throw invalid('host must not be empty');
+  checkHost(host, 'host');
   const number = typeof given.port === 'string' ? Number(given.port) : given.port;
   const port = whole(number ?? DEFAULT_PORT, 'port', 1, 65_535);
   const name = host.includes(':') ? `[${host}]` : host;

@@ -1,5 +1,6 @@
 /** A target in one form, whichever it was given in: hosts, ports, a login and a database. */
 
+import { checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { checkLoginParts, type Login, NO_LOGIN } from './credentials.js';
 import type { TlsOptions } from './tls.js';
@@ -96,6 +97,14 @@ export function whole(value: unknown, what: string, least: number, most: number)
     throw argumentError('ERR_OUT_OF_RANGE', message);
   }
   return value;
+}
+
+/** Throws unless `host` can be one. The message leaves out a URL, which may have a login. @internal */
+export function checkHost(host: unknown, what: string): asserts host is string {
+  checkText(host, what);
+  if (host === '') throw invalid(`${what} must not be empty`);
+  if (!/[/@]/.test(host)) return;
+  throw invalid(`${what} must be the name or the IP address of a host, not a URL or a login`);
 }
 
 /** Throws unless the servers `who` speak TLS all, or none of them. @internal */

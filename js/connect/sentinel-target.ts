@@ -5,6 +5,7 @@ import { argumentError } from '../base/errors.js';
 import { checkLoginParts, type Login } from './credentials.js';
 import {
   checkAllTls,
+  checkHost,
   checkLogin,
   checkParts,
   invalid,
@@ -71,8 +72,7 @@ function sentinel(given: unknown, what: string, login: Login): Sentinel {
   }
   const address = checkObject<SentinelAddress>(given, ['host', 'port'], what);
   const { host, port = DEFAULT_PORT } = address;
-  checkText(host, `${what}.host`);
-  if (host === '') throw invalid(`${what}.host must not be empty`);
+  checkHost(host, `${what}.host`);
   return { host, port: whole(port, `${what}.port`, 1, 65_535), tls: false, ...login };
 }
 

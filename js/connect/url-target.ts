@@ -32,7 +32,10 @@ export function urlTarget(given: unknown): Target {
     case 'memory:':
       return memoryTarget(url);
     default:
-      throw invalid(`the target must begin with ${SCHEMES}, not ${url.protocol}`);
+      // What stands before the first colon of a text with a login may be the name of its user.
+      throw invalid(
+        `the target must begin with ${SCHEMES}${text.includes('@') ? '' : `, not ${url.protocol}`}`,
+      );
   }
 }
 
@@ -93,9 +96,17 @@ export function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): 
 
 function unixTarget(url: URL): Target {
   checkSockets();
+  if (url.pathname.includes('@')) {
+    // The message leaves out what stands before it, which may be a login.
+    throw invalid(
+      'the URL of a socket has its login in parameters, as in unix:///run/redis.sock?user=ada&pass=secret; write %40 if the @ belongs to the path',
+    );
+  }
   const path = decode(url.pathname);
-  if (url.host !== '' || path === '') {
-    throw invalid('a socket is named by its absolute path, as in unix:///run/redis.sock?db=1');
+  if (url.host !== '' || !path.startsWith('/') || url.hash !== '') {
+    throw invalid(
+      'a socket is named by its absolute path, as in unix:///run/redis.sock?db=1, in which a # is written %23',
+    );
   }
   for (const key of url.searchParams.keys()) {
     if (!['db', 'user', 'pass'].includes(key)) {
