@@ -5,24 +5,27 @@ import { checkFunction, checkText, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
 import type { LockManager } from '../manager/manager.js';
+import { Lookout } from './lookout.js';
+import { lockName } from './names.js';
 import {
   checkSettings,
+  holdOf,
   type KeyedHandler,
   type KeyedProcessor,
   type OneAtATimeOptions,
   type Settings,
 } from './options.js';
-import { placeOf, Turn } from './turns.js';
+import { placeOf, type Standing } from './orders.js';
+import { Turn } from './turn.js';
 
 /**
- * How long a job is set aside at most before it looks again by itself. It is woken when its turn comes, so this is for what
- * no process could tell: that the one before it was killed, removed, or has failed for good.
+ * How long a job is set aside before it looks again by itself, for each job before it. It is woken when its turn comes, and
+ * workers look at the first of each key, so this is for the case that all of them were ended.
  */
 const LOOK_AGAIN_MS = 10_000;
 const LOOK_AGAIN_MS_MAX = 600_000;
 /** The same for a job that another precedes which has just been started, and is not in the order yet. */
 const SOON_MS = 1_000;
-const FINISHED = ['completed', 'failed', 'unknown'];
 const BUSY = Symbol('busy');
 
 /**
@@ -68,10 +71,12 @@ export function oneAtATime<Data = any, Result = any, Name extends string = strin
   checkFunction(handler, 'handler');
   const settings = checkSettings(options);
   const waiting = new Set<string>();
+  const lookout = new Lookout(locks, settings);
   // BullMQ gives a signal only to a function with three parameters.
   return async (job, token, signal) => {
     const keyed = { job: job as Job, keyOf: keyOf as Keyed['keyOf'], settings, waiting };
-    const turn = await Turn.of(keyed.job, keyIn(keyed, keyed.job), settings.limit);
+    const turn = await Turn.of(keyed.job, keyIn(keyed, keyed.job), settings.limit, token);
+    lookout.watch(turn.orders, job.queueName);
     const delay = await delayOf(keyed, turn);
     if (delay !== undefined) return setAside(keyed, turn, token, delay);
     const run = (lock: Lock) => handler(job, lock, eitherOf(signal, lock.signal));
@@ -96,37 +101,36 @@ interface Keyed {
 async function delayOf(keyed: Keyed, turn: Turn): Promise<number | undefined> {
   const { limit } = keyed.settings;
   for (;;) {
-    const { before, idle, unknown } = await turn.enter();
+    const standing = await turn.enter();
+    const { before, idle } = standing;
     if (before >= limit) {
-      if (await removeFinished(turn, idle)) continue;
+      if (await turn.removeFinished(idle)) continue;
       return Math.min(LOOK_AGAIN_MS_MAX, LOOK_AGAIN_MS * before);
     }
-    const preceding = await precedingOf(keyed, turn, unknown);
-    return before + preceding >= limit ? SOON_MS : undefined;
+    const preceding = await precedingOf(keyed, turn, standing);
+    if (before + preceding.length < limit) return undefined;
+    // One that has the same place would come behind it in the order.
+    const place = placeOf(keyed.job);
+    if (preceding.some((other) => placeOf(other) === place)) await turn.withdraw();
+    return SOON_MS;
   }
 }
 
-/** Removes the jobs that have ended and could not leave, such as those of a process that was killed. */
-async function removeFinished(turn: Turn, ids: readonly string[]): Promise<boolean> {
-  const states = await Promise.all(ids.map(async (id) => (await turn.find(id))?.getState()));
-  const finished = ids.filter((_, i) => FINISHED.includes(states[i] ?? 'unknown'));
-  await Promise.all(finished.map((id) => turn.leave(id)));
-  return finished.length > 0;
-}
-
-/** How many of some active jobs have the same key, and an earlier place. */
-async function precedingOf(keyed: Keyed, turn: Turn, ids: readonly string[]): Promise<number> {
+/** Those active jobs, not in the order yet, that have the same key, and an earlier place. */
+async function precedingOf(keyed: Keyed, turn: Turn, { unknown, later }: Standing): Promise<Job[]> {
   const { job } = keyed;
   const key = keyIn(keyed, job);
-  const jobs = await Promise.all(ids.map((id) => turn.find(id)));
-  return jobs.filter((other) => {
-    if (other === undefined || placeOf(other) >= placeOf(job)) return false;
+  const jobs = await Promise.all(unknown.map((id) => turn.orders.find(id)));
+  return jobs.filter((other, i): other is Job => {
+    if (other === undefined || placeOf(other) > placeOf(job)) return false;
+    // Of jobs that were added in one ms the first to be started was added first.
+    if (placeOf(other) === placeOf(job) && i < later) return false;
     try {
       return keyIn(keyed, other) === key;
     } catch {
       return false;
     }
-  }).length;
+  });
 }
 
 /** Runs the job if its lock is free, and then lets the next go ahead. */
@@ -138,10 +142,14 @@ async function runNow(
 ): Promise<unknown> {
   let isBusy = false;
   try {
-    return await locks.request(lockOf(keyed), { ...holdOf(keyed), ifAvailable: true }, (lock) => {
-      isBusy = lock === null;
-      return lock === null ? BUSY : run(lock);
-    });
+    return await locks.request(
+      lockOf(keyed),
+      { ...holdOf(keyed.settings), ifAvailable: true },
+      (lock) => {
+        isBusy = lock === null;
+        return lock === null ? BUSY : run(lock);
+      },
+    );
   } finally {
     // The job is done or failed, whatever becomes of its place: a job that looks again removes it.
     if (!isBusy) await turn.leave().catch(() => {});
@@ -175,7 +183,10 @@ async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promi
   if (keyed.waiting.has(id)) return;
   keyed.waiting.add(id);
   try {
-    const lock = await locks.acquire(lockOf(keyed), { ...holdOf(keyed), wait: LOOK_AGAIN_MS });
+    const lock = await locks.acquire(lockOf(keyed), {
+      ...holdOf(keyed.settings),
+      wait: LOOK_AGAIN_MS,
+    });
     await lock.release();
     keyed.waiting.delete(id);
     await turn.wake();
@@ -186,13 +197,7 @@ async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promi
 }
 
 function lockOf(keyed: Keyed): string {
-  return `${keyed.job.queueName}:${keyIn(keyed, keyed.job)}`;
-}
-
-function holdOf({ settings: { limit, hold } }: Keyed) {
-  const mode = limit === 1 ? {} : ({ mode: 'shared', limit } as const);
-  // The next job must find the lock free in every process.
-  return { ...hold, ...mode, linger: 0, awaitRelease: true };
+  return lockName(keyed.job.queueName, keyIn(keyed, keyed.job));
 }
 
 function keyIn({ keyOf }: Pick<Keyed, 'keyOf'>, job: Job): string {

@@ -1,0 +1,287 @@
+/** The order of the jobs of one key: a sorted set in the Redis of BullMQ, beside the queue's own keys. */
+
+import type { Job, MinimalQueue } from 'bullmq';
+
+/** For how long nothing may happen to a key before its order is forgotten: jobs that start later state it again. */
+const KEPT_MS = 86_400_000;
+/** For how long a job that has left is still known: BullMQ has it among the active jobs until its end is recorded. */
+const LEFT_MS = 60_000;
+/** How many keys a worker looks at in one step. */
+const DUE_MAX = 100;
+
+/**
+ * Puts a job into the order of its key, if it is active under this token: one that was late, and whose job another worker
+ * has completed meanwhile, would hold up all others. Of jobs with one place the first to come is the first.
+ *
+ * KEYS[1]  the order of the key: a sorted set of jobs
+ * KEYS[2]  all jobs that are known to be in an order, or to have left it, by when they are forgotten, in ms
+ * KEYS[3]  BullMQ's list of active jobs, the latest first
+ * KEYS[4]  BullMQ's lock of the job
+ * KEYS[5]  the keys whose jobs wait, by when their first jobs were looked at, in ms
+ * ARGV[1]  the job
+ * ARGV[2]  its place: its score in the order
+ * ARGV[3]  the time, in ms
+ * ARGV[4]  how long the order is kept, in ms
+ * ARGV[5]  how many jobs run at a time
+ * ARGV[6]  the token of the worker; empty if BullMQ has told none
+ * ARGV[7]  the key
+ * Reply: how many jobs are before this one; those of the first jobs that are not active; the active jobs that are not known;
+ *        how many of these were started later than this one; an empty list if the job is not active under this token
+ */
+const ENTER = `
+local order, known, active, lock, waiting = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local job, place, now, kept, limit, token, key = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local isActive, unknown, idle, later = {}, {}, {}, 0
+for _, other in ipairs(redis.call('LRANGE', active, 0, -1)) do
+  isActive[other] = true
+  if other == job then
+    later = #unknown
+  elseif (tonumber(redis.call('ZSCORE', known, other) or nil) or 0) <= tonumber(now) then
+    unknown[#unknown + 1] = other
+  end
+end
+if not isActive[job] or token ~= '' and redis.call('GET', lock) ~= token then return {} end
+if not redis.call('ZSCORE', order, job) then
+  local last = redis.call('ZREVRANGEBYSCORE', order, '(' .. place + 1, place, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  redis.call('ZADD', order, last and string.format('%.17g', math.min(last + 1 / 1024, place + 1023 / 1024)) or place, job)
+end
+redis.call('PEXPIRE', order, kept)
+redis.call('ZREMRANGEBYSCORE', known, '-inf', now)
+redis.call('ZADD', known, now + kept, job)
+redis.call('PEXPIRE', known, kept)
+for _, other in ipairs(redis.call('ZRANGE', order, 0, limit - 1)) do
+  if not isActive[other] then idle[#idle + 1] = other end
+end
+local before = redis.call('ZRANK', order, job)
+if before >= tonumber(limit) then
+  redis.call('ZADD', waiting, 'NX', now, key)
+  redis.call('PEXPIRE', waiting, kept)
+end
+return {before, idle, unknown, later}
+`;
+
+/**
+ * Chooses the keys whose first jobs are looked at now: each key once in an interval, by one of all workers.
+ *
+ * KEYS[1]  the keys whose jobs wait, by when their first jobs were looked at, in ms
+ * ARGV[1]  the time, in ms
+ * ARGV[2]  the interval, in ms
+ * ARGV[3]  how many keys at most
+ * Reply: how many keys there are; those that are due, in a list
+ */
+const DUE = `
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1] - ARGV[2], 'LIMIT', 0, ARGV[3])
+for _, key in ipairs(due) do redis.call('ZADD', KEYS[1], ARGV[1], key) end
+return {redis.call('ZCARD', KEYS[1]), due}
+`;
+
+/**
+ * Looks at the first jobs of a key, and forgets a key that has none.
+ *
+ * KEYS[1]  the order of the key
+ * KEYS[2]  BullMQ's list of active jobs
+ * KEYS[3]  the keys whose jobs wait
+ * ARGV[1]  the key
+ * ARGV[2]  how many jobs run at a time
+ * Reply: those of the first jobs that are not active, in a list
+ */
+const HEAD = `
+local first = redis.call('ZRANGE', KEYS[1], 0, ARGV[2] - 1)
+if #first == 0 then redis.call('ZREM', KEYS[3], ARGV[1]) end
+local isActive, idle = {}, {}
+for _, job in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do isActive[job] = true end
+for _, job in ipairs(first) do
+  if not isActive[job] then idle[#idle + 1] = job end
+end
+return idle
+`;
+
+/**
+ * Takes a job out of the order of its key. In one step with that it tells whose turn it is now: two jobs that leave at a time
+ * have two successors.
+ *
+ * KEYS[1]  the order of the key
+ * KEYS[2]  all jobs that are known
+ * ARGV[1]  the job
+ * ARGV[2]  how many jobs run at a time
+ * ARGV[3]  until when the job is still known, in ms
+ * ARGV[4]  how long the known jobs are kept, in ms
+ * Reply: the job that is among the first by this, in a list; an empty list if there is none
+ */
+const LEAVE = `
+local order, known = KEYS[1], KEYS[2]
+local job, limit, forgotten, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+redis.call('ZADD', known, forgotten, job)
+redis.call('PEXPIRE', known, kept)
+if redis.call('ZREM', order, job) == 0 then return {} end
+return redis.call('ZRANGE', order, limit - 1, limit - 1)
+`;
+
+/** The part of BullMQ's client that a turn uses: the client of version 6, or ioredis, whose commands are methods. */
+interface Client {
+  defineCommand(name: string, definition: { numberOfKeys: number; lua: string }): void;
+  runCommand?(name: string, args: unknown[]): Promise<unknown>;
+  zrange(key: string, start: number, end: number): Promise<string[]>;
+}
+
+type Command = (...args: unknown[]) => Promise<unknown>;
+
+/** The queue of a job. The property is protected, and its parts differ between the versions of BullMQ. */
+interface Behind {
+  readonly queue: MinimalQueue & {
+    readonly closing?: Promise<void> | undefined;
+    readonly client?: Promise<Client>;
+    readonly backend?: { readonly client?: Promise<Client> };
+  };
+}
+
+const COMMANDS = {
+  holdfastDue: [DUE, 1],
+  holdfastEnter: [ENTER, 5],
+  holdfastHead: [HEAD, 3],
+  holdfastLeave: [LEAVE, 2],
+} as const;
+const prepared = new WeakSet<Client>();
+
+/** Where a job stands in the order of its key. @internal */
+export interface Standing {
+  /** How many jobs are before it. */
+  readonly before: number;
+  /** Those of the first jobs that are not active: they wait to be started, are delayed, or have ended. */
+  readonly idle: readonly string[];
+  /** The active jobs that are in no order yet, the latest first. */
+  readonly unknown: readonly string[];
+  /** How many of these were started later than this one. */
+  readonly later: number;
+}
+
+/** The orders of one queue, as one of its workers reaches them. @internal */
+export class Orders {
+  readonly #queue: Behind['queue'];
+  readonly #client: Client;
+  readonly #kind: typeof Job;
+
+  private constructor(job: Job, client: Client) {
+    this.#queue = queueOf(job);
+    this.#client = client;
+    this.#kind = job.constructor as typeof Job;
+  }
+
+  static async of(job: Job): Promise<Orders> {
+    const queue = queueOf(job);
+    const client = await (queue.backend?.client ?? queue.client);
+    if (client === undefined) throw new TypeError('oneAtATime needs a queue of BullMQ in Redis');
+    if (!prepared.has(client)) {
+      for (const [name, [lua, numberOfKeys]] of Object.entries(COMMANDS)) {
+        client.defineCommand(name, { lua, numberOfKeys });
+      }
+      prepared.add(client);
+    }
+    return new Orders(job, client);
+  }
+
+  /** Whether the worker is being closed. */
+  get isClosing(): boolean {
+    return this.#queue.closing !== undefined;
+  }
+
+  /** Puts a job into the order of its key; undefined if it is not active under this token any more. */
+  async enter(
+    key: string,
+    job: Job,
+    token: string | undefined,
+    limit: number,
+  ): Promise<Standing | undefined> {
+    const id = job.id ?? '';
+    const keys = [this.#order(key), this.#known, this.#active, this.#key(`${id}:lock`)];
+    const args = [id, placeOf(job), Date.now(), KEPT_MS, limit, token ?? '', key];
+    const reply = await this.#run('holdfastEnter', [...keys, this.#waiting, ...args]);
+    const [before, idle, unknown, later] = reply as [number, string[], string[], number];
+    if (before === undefined) return undefined;
+    return { before: Number(before), idle, unknown, later: Number(later) };
+  }
+
+  /** Whether a job is among the first of its key. */
+  async isFirst(key: string, id: string, limit: number): Promise<boolean> {
+    return (await this.#client.zrange(this.#order(key), 0, limit - 1)).includes(id);
+  }
+
+  /** Takes a job out of the order of its key, and wakes the one whose turn it is by that. */
+  async leave(key: string, id: string, limit: number): Promise<void> {
+    const next = await this.withdraw(key, id, limit);
+    if (next !== undefined) await this.wake(next);
+  }
+
+  /** Takes a job out of the order, and answers whose turn it is by that. */
+  async withdraw(key: string, id: string, limit: number): Promise<string | undefined> {
+    const args = [this.#order(key), this.#known, id, limit, Date.now() + LEFT_MS, KEPT_MS];
+    return ((await this.#run('holdfastLeave', args)) as string[])[0];
+  }
+
+  /** The keys whose first jobs no worker has looked at for `interval` ms, and whether there are any whose jobs wait. */
+  async due(
+    interval: number,
+  ): Promise<{ readonly keys: readonly string[]; readonly any: boolean }> {
+    const args = [this.#waiting, Date.now(), interval, DUE_MAX];
+    const [count, keys] = (await this.#run('holdfastDue', args)) as [number, string[]];
+    return { keys, any: Number(count) > 0 };
+  }
+
+  /** Those of the first jobs of a key that are not active. */
+  async idleOf(key: string, limit: number): Promise<readonly string[]> {
+    const keys = [this.#order(key), this.#active, this.#waiting];
+    return (await this.#run('holdfastHead', [...keys, key, limit])) as string[];
+  }
+
+  /** The job of an id, if there still is one. */
+  find(id: string): Promise<Job | undefined> {
+    const { fromId } = this.#kind;
+    return fromId.call(this.#kind, this.#queue, id) as Promise<Job | undefined>;
+  }
+
+  /** Has a job start again now. */
+  async wake(id: string): Promise<void> {
+    const job = await this.find(id);
+    // It is not delayed if it runs, waits to be started, or was woken by another process.
+    await job?.promote().catch(() => {});
+  }
+
+  #run(name: keyof typeof COMMANDS, args: unknown[]): Promise<unknown> {
+    const client = this.#client;
+    if (client.runCommand !== undefined) return client.runCommand(name, args);
+    return (client as unknown as Record<string, Command>)[name]?.(...args) as Promise<unknown>;
+  }
+
+  #key(end: string): string {
+    return this.#queue.toKey(end);
+  }
+
+  #order(key: string): string {
+    return this.#key(`holdfast:order:${key}`);
+  }
+
+  get #known(): string {
+    return this.#key('holdfast:known');
+  }
+
+  get #waiting(): string {
+    return this.#key('holdfast:waiting');
+  }
+
+  get #active(): string {
+    return this.#key('active');
+  }
+}
+
+/**
+ * A job's place in the order: its number, or if its id is none, when it was added, which follows all numbers.
+ *
+ * @internal
+ */
+export function placeOf({ id, timestamp }: Job): number {
+  return /^\d{1,12}$/.test(id ?? '') ? Number(id) : timestamp;
+}
+
+function queueOf(job: Job): Behind['queue'] {
+  return (job as unknown as Behind).queue;
+}

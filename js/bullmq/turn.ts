@@ -1,0 +1,89 @@
+/** The turn of one job among those of its key. */
+
+import type { Job } from 'bullmq';
+import { Orders, type Standing } from './orders.js';
+
+const FINISHED = ['completed', 'failed', 'unknown'];
+
+/** @internal */
+export class Turn {
+  readonly orders: Orders;
+  readonly #job: Job;
+  readonly #key: string;
+  readonly #limit: number;
+  readonly #token: string | undefined;
+
+  private constructor(
+    orders: Orders,
+    job: Job,
+    key: string,
+    limit: number,
+    token: string | undefined,
+  ) {
+    this.orders = orders;
+    this.#job = job;
+    this.#key = key;
+    this.#limit = limit;
+    this.#token = token;
+  }
+
+  static async of(job: Job, key: string, limit: number, token: string | undefined): Promise<Turn> {
+    return new Turn(await Orders.of(job), job, key, limit, token);
+  }
+
+  /** Puts the job into the order. Rejects if BullMQ has given it to another worker, or ended it. */
+  async enter(): Promise<Standing> {
+    const standing = await this.orders.enter(this.#key, this.#job, this.#token, this.#limit);
+    if (standing !== undefined) return standing;
+    throw new Error(
+      `job ${this.#job.id} is not active under this worker's token any more: BullMQ took it for stalled`,
+    );
+  }
+
+  /** Whether the job is among the first of its key. */
+  isFirst(): Promise<boolean> {
+    return this.orders.isFirst(this.#key, this.#id, this.#limit);
+  }
+
+  /** Takes the job out of the order, and wakes the one whose turn it is by that. */
+  leave(): Promise<void> {
+    return this.orders.leave(this.#key, this.#id, this.#limit);
+  }
+
+  /** Takes the job out of the order until it looks again. */
+  async withdraw(): Promise<void> {
+    await this.orders.withdraw(this.#key, this.#id, this.#limit);
+  }
+
+  /** Has the job start again now. */
+  wake(): Promise<void> {
+    return this.orders.wake(this.#id);
+  }
+
+  /** Removes some jobs of the key that have ended; answers whether any had. */
+  removeFinished(ids: readonly string[]): Promise<boolean> {
+    return removeFinished(this.orders, this.#key, ids, this.#limit);
+  }
+
+  get #id(): string {
+    return this.#job.id ?? '';
+  }
+}
+
+/**
+ * Removes the jobs that have ended and could not leave: those of a process that was killed, and those that were removed or
+ * failed by BullMQ itself. Answers whether there was any.
+ *
+ * @internal
+ */
+export async function removeFinished(
+  orders: Orders,
+  key: string,
+  ids: readonly string[],
+  limit: number,
+): Promise<boolean> {
+  const states = await Promise.all(ids.map(async (id) => (await orders.find(id))?.getState()));
+  const finished = ids.filter((_, i) => FINISHED.includes(states[i] ?? 'unknown'));
+  await Promise.all(finished.map((id) => orders.leave(key, id, limit)));
+  return finished.length > 0;
+}
