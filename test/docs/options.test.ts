@@ -260,8 +260,10 @@ test('the ranges of the table are those of the checks', async () => {
       }
       const [least, most] = range;
       assert.equal(await isOut(caller, row.option, least), false, `${what}: ${least}`);
-      const isZero = row.values.endsWith('or 0') && least - 1 === 0;
-      if (!isZero) assert.equal(await isOut(caller, row.option, least - 1), true, what);
+      assert.equal(await isOut(caller, row.option, least - 1), true, what);
+      const given = { ...besideOf(caller, row.option), [row.option]: least - 1 };
+      const { message } = await errorOf(caller, given);
+      assert.equal(/whole ms/.test(message), /\d (ms|day)/.test(row.values), message);
       const isEndless = row.values.includes('Infinity');
       assert.equal(await isOut(caller, row.option, Number.POSITIVE_INFINITY), !isEndless, what);
       if (most === undefined) continue;
