@@ -60,8 +60,8 @@ export class Lookout {
 
   async #lookAt(orders: Orders, queue: string, key: string): Promise<void> {
     const { limit } = this.#settings;
-    const idle = await orders.idleOf(key, limit);
-    if (idle.length === 0 || (await removeFinished(orders, key, idle, limit))) return;
+    let idle = await orders.idleOf(key, limit);
+    while (await removeFinished(orders, key, idle, limit)) idle = await orders.idleOf(key, limit);
     const asleep = await asleepOf(orders, idle);
     if (asleep.length === 0) return;
     // While other code has the lock, a process waits for that, and wakes the first then.

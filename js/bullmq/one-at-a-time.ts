@@ -108,11 +108,7 @@ async function delayOf(keyed: Keyed, turn: Turn): Promise<number | undefined> {
       return Math.min(LOOK_AGAIN_MS_MAX, LOOK_AGAIN_MS * before);
     }
     const preceding = await precedingOf(keyed, turn, standing);
-    if (before + preceding.length < limit) return undefined;
-    // One that has the same place would come behind it in the order.
-    const place = placeOf(keyed.job);
-    if (preceding.some((other) => placeOf(other) === place)) await turn.withdraw();
-    return SOON_MS;
+    return before + preceding.length >= limit ? SOON_MS : undefined;
   }
 }
 

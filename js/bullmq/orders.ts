@@ -8,18 +8,23 @@ const KEPT_MS = 86_400_000;
 const LEFT_MS = 60_000;
 /** How many keys a worker looks at in one step. */
 const DUE_MAX = 100;
+/** The places of jobs whose ids are no numbers are not below this. */
+const NAMED_FROM = 1e12;
+/** How many of these are remembered by the order of their start. */
+const ARRIVED_MAX = 10_000;
 
 /**
  * Puts a job into the order of its key, if it is active under this token: one that was late, and whose job another worker
- * has completed meanwhile, would hold up all others. Of jobs with one place the first to come is the first.
+ * has completed meanwhile, would hold up all others. Jobs of one ms come in the order in which BullMQ has started them.
  *
  * KEYS[1]  the order of the key: a sorted set of jobs
  * KEYS[2]  all jobs that are known to be in an order, or to have left it, by when they are forgotten, in ms
  * KEYS[3]  BullMQ's list of active jobs, the latest first
  * KEYS[4]  BullMQ's lock of the job
  * KEYS[5]  the keys whose jobs wait, by when their first jobs were looked at, in ms
+ * KEYS[6]  the jobs whose place is when they were added, by their number in the order of their start
  * ARGV[1]  the job
- * ARGV[2]  its place: its score in the order
+ * ARGV[2]  its place: its score in the order, but for a fraction of a ms
  * ARGV[3]  the time, in ms
  * ARGV[4]  how long the order is kept, in ms
  * ARGV[5]  how many jobs run at a time
@@ -29,7 +34,7 @@ const DUE_MAX = 100;
  *        how many of these were started later than this one; an empty list if the job is not active under this token
  */
 const ENTER = `
-local order, known, active, lock, waiting = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local order, known, active, lock, waiting, arrived = unpack(KEYS)
 local job, place, now, kept, limit, token, key = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local isActive, unknown, idle, later = {}, {}, {}, 0
 for _, other in ipairs(redis.call('LRANGE', active, 0, -1)) do
@@ -41,10 +46,19 @@ for _, other in ipairs(redis.call('LRANGE', active, 0, -1)) do
   end
 end
 if not isActive[job] or token ~= '' and redis.call('GET', lock) ~= token then return {} end
-if not redis.call('ZSCORE', order, job) then
-  local last = redis.call('ZREVRANGEBYSCORE', order, '(' .. place + 1, place, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  redis.call('ZADD', order, last and string.format('%.17g', math.min(last + 1 / 1024, place + 1023 / 1024)) or place, job)
+if tonumber(place) >= ${NAMED_FROM} then
+  local list = redis.call('LRANGE', active, 0, -1)
+  for i = #list, 1, -1 do
+    if not redis.call('ZSCORE', arrived, list[i]) then
+      local last = redis.call('ZRANGE', arrived, -1, -1, 'WITHSCORES')[2] or 0
+      redis.call('ZADD', arrived, string.format('%.0f', last + 1), list[i])
+    end
+  end
+  redis.call('ZREMRANGEBYRANK', arrived, 0, -${ARRIVED_MAX} - 1)
+  redis.call('PEXPIRE', arrived, kept)
+  place = string.format('%.17g', place + redis.call('ZSCORE', arrived, job) % 1024 / 1024)
 end
+redis.call('ZADD', order, place, job)
 redis.call('PEXPIRE', order, kept)
 redis.call('ZREMRANGEBYSCORE', known, '-inf', now)
 redis.call('ZADD', known, now + kept, job)
@@ -137,7 +151,7 @@ interface Behind {
 
 const COMMANDS = {
   holdfastDue: [DUE, 1],
-  holdfastEnter: [ENTER, 5],
+  holdfastEnter: [ENTER, 6],
   holdfastHead: [HEAD, 3],
   holdfastLeave: [LEAVE, 2],
 } as const;
@@ -195,7 +209,12 @@ export class Orders {
     const id = job.id ?? '';
     const keys = [this.#order(key), this.#known, this.#active, this.#key(`${id}:lock`)];
     const args = [id, placeOf(job), Date.now(), KEPT_MS, limit, token ?? '', key];
-    const reply = await this.#run('holdfastEnter', [...keys, this.#waiting, ...args]);
+    const reply = await this.#run('holdfastEnter', [
+      ...keys,
+      this.#waiting,
+      this.#arrived,
+      ...args,
+    ]);
     const [before, idle, unknown, later] = reply as [number, string[], string[], number];
     if (before === undefined) return undefined;
     return { before: Number(before), idle, unknown, later: Number(later) };
@@ -208,14 +227,9 @@ export class Orders {
 
   /** Takes a job out of the order of its key, and wakes the one whose turn it is by that. */
   async leave(key: string, id: string, limit: number): Promise<void> {
-    const next = await this.withdraw(key, id, limit);
-    if (next !== undefined) await this.wake(next);
-  }
-
-  /** Takes a job out of the order, and answers whose turn it is by that. */
-  async withdraw(key: string, id: string, limit: number): Promise<string | undefined> {
     const args = [this.#order(key), this.#known, id, limit, Date.now() + LEFT_MS, KEPT_MS];
-    return ((await this.#run('holdfastLeave', args)) as string[])[0];
+    const [next] = (await this.#run('holdfastLeave', args)) as string[];
+    if (next !== undefined) await this.wake(next);
   }
 
   /** The keys whose first jobs no worker has looked at for `interval` ms, and whether there are any whose jobs wait. */
@@ -266,6 +280,10 @@ export class Orders {
 
   get #waiting(): string {
     return this.#key('holdfast:waiting');
+  }
+
+  get #arrived(): string {
+    return this.#key('holdfast:arrived');
   }
 
   get #active(): string {

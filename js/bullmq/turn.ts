@@ -50,11 +50,6 @@ export class Turn {
     return this.orders.leave(this.#key, this.#id, this.#limit);
   }
 
-  /** Takes the job out of the order until it looks again. */
-  async withdraw(): Promise<void> {
-    await this.orders.withdraw(this.#key, this.#id, this.#limit);
-  }
-
   /** Has the job start again now. */
   wake(): Promise<void> {
     return this.orders.wake(this.#id);

@@ -263,10 +263,38 @@ test('a job that was removed while it was set aside holds up no other', async ()
   await queue.remove(second?.id ?? '');
   open_();
   await until(async () => (await queue.getCompletedCount()) === 1, 'the first to be done');
-  // It would look by itself in some seconds.
-  await (await queue.getJob(third?.id ?? ''))?.promote().catch(() => {});
-  await until(async () => (await queue.getCompletedCount()) === 3, 'the others to be done');
+  assert.ok(((await queue.getJob(third?.id ?? ''))?.delay ?? 0) >= 9_000, 'it sleeps for long');
+  await until(async () => (await queue.getCompletedCount()) === 3, 'the others to be done', 8_000);
   assert.deepEqual(journal, ['0', '2', '3']);
+});
+
+test('a job that BullMQ itself has failed holds up no other', async () => {
+  open();
+  let open_: () => void = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open_ = resolve;
+  });
+  start(async (job) => {
+    journal.push(`${job.data.number}`);
+    if (job.data.number === 0) await gate;
+  });
+  const [, second, third, fourth] = await queue.addBulk(jobsOf('ada', 4));
+  await until(async () => (await queue.getDelayedCount()) === 3, 'three to be set aside');
+  // As BullMQ fails what has stalled too often: without its processor.
+  const prefix = queue.toKey('');
+  for (const job of [second, third]) {
+    await server.admin.zrem(`${prefix}delayed`, job?.id ?? '');
+    await server.admin.zadd(`${prefix}failed`, Date.now(), job?.id ?? '');
+  }
+  open_();
+  await until(async () => (await queue.getCompletedCount()) === 2, 'the others to be done', 8_000);
+  assert.ok(fourth !== undefined);
+  assert.deepEqual(journal, ['0', '3']);
+  await until(
+    async () => (await server.admin.exists(`${prefix}holdfast:waiting`)) === 0,
+    'the keys to be forgotten',
+    8_000,
+  );
 });
 
 test('it works with locks in this process, and with ids that are names', async () => {

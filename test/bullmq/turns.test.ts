@@ -6,6 +6,7 @@ import { type Job, Queue, Worker } from 'bullmq';
 import { type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
 
 let server: RedisServer;
 let locks: LockManager;
@@ -29,12 +30,22 @@ after(async () => {
 });
 
 /** Adds jobs of one key, and starts them as a worker does, without a processor. */
-async function started(jobs: number): Promise<Job[]> {
+async function started(jobs: number, names: readonly string[] = []): Promise<Job[]> {
   const connection = { host: '127.0.0.1', port: server.port, maxRetriesPerRequest: null };
   visits += 1;
   queue = new Queue(`turns-${visits}`, { connection });
   worker = new Worker(queue.name, null, { connection });
-  await queue.addBulk(Array.from({ length: jobs }, () => ({ name: 'job', data: {} })));
+  await queue.addBulk(
+    Array.from({ length: jobs }, (_, i) => {
+      const jobId = names[i];
+      // All are added in one ms.
+      return {
+        name: 'job',
+        data: {},
+        opts: { timestamp: 1_700_000_000_000, ...(jobId && { jobId }) },
+      };
+    }),
+  );
   const active: Job[] = [];
   for (let each = 0; each < jobs; each++) {
     active.push((await worker.getNextJob(`token ${each}`, { block: false })) as Job);
@@ -125,3 +136,46 @@ test('of several jobs that run at a time, each that ends wakes one', async () =>
   await runs[1]?.ended;
   assert.deepEqual(await states(), ['waiting', 'waiting', 'delayed', 'delayed']);
 });
+
+test('a worker that comes late does not enter a job that another worker has completed', async () => {
+  const [first, second] = (await started(2)) as [Job, Job];
+  const order = `${queue.toKey('holdfast:order:key')}`;
+  // Another worker has got it since, and completed it.
+  await server.admin.set(queue.toKey(`${first.id}:lock`), 'another');
+  await assert.rejects(run(first).ended, /not active under this worker's token any more/);
+  assert.deepEqual(await server.admin.zrange(order, '0', '-1'), []);
+  await first.moveToCompleted(null, 'another', false);
+  await assert.rejects(run(first).ended, /not active under this worker's token any more/);
+  assert.deepEqual(await server.admin.zrange(order, '0', '-1'), []);
+  const two = run(second);
+  await Promise.race([two.begun, two.ended]);
+  two.end();
+  await two.ended;
+});
+
+test('jobs that were added in one ms run in the order of their addition', async () => {
+  const jobs = await started(4, ['d', 'c', 'b', 'a']);
+  // Those that were started later come first to the order.
+  for (const job of jobs.slice(1).reverse()) await assert.rejects(run(job).ended, setAside);
+  const begun: (string | undefined)[] = [];
+  for (let i = 0; i < jobs.length; i++) {
+    const job = i === 0 ? jobs[0] : await again();
+    const each = run(job as Job);
+    await Promise.race([each.begun, each.ended]);
+    begun.push(job?.id);
+    each.end();
+    await each.ended;
+    await job?.moveToCompleted(null, `${job?.token}`, false);
+  }
+  assert.deepEqual(begun, ['d', 'c', 'b', 'a']);
+});
+
+/** Starts the next job that is due. */
+async function again(): Promise<Job> {
+  let job: Job | undefined;
+  await until(async () => {
+    job = (await worker.getNextJob('again', { block: false })) as Job | undefined;
+    return job !== undefined;
+  }, 'a job to be due');
+  return job as Job;
+}
