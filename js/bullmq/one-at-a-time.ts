@@ -24,6 +24,8 @@ import { Turn } from './turn.js';
  */
 const LOOK_AGAIN_MS = 10_000;
 const LOOK_AGAIN_MS_MAX = 600_000;
+/** The same for the first that waits. */
+const NEXT_MS = 2_000;
 /** The same for a job that another precedes which has just been started, and is not in the order yet. */
 const SOON_MS = 1_000;
 const BUSY = Symbol('busy');
@@ -105,10 +107,14 @@ async function delayOf(keyed: Keyed, turn: Turn): Promise<number | undefined> {
     const { before, idle } = standing;
     if (before >= limit) {
       if (await turn.removeFinished(idle)) continue;
-      return Math.min(LOOK_AGAIN_MS_MAX, LOOK_AGAIN_MS * before);
+      return before === limit ? NEXT_MS : Math.min(LOOK_AGAIN_MS_MAX, LOOK_AGAIN_MS * before);
     }
     const preceding = await precedingOf(keyed, turn, standing);
-    return before + preceding.length >= limit ? SOON_MS : undefined;
+    if (before + preceding.length >= limit) return SOON_MS;
+    // If this job ends its process, and every other, nobody else would look at the one behind it.
+    if (standing.next !== undefined)
+      void turn.orders.hasten(standing.next, NEXT_MS).catch(() => {});
+    return undefined;
   }
 }
 

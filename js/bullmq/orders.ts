@@ -31,7 +31,7 @@ const ARRIVED_MAX = 10_000;
  * ARGV[6]  the token of the worker; empty if BullMQ has told none
  * ARGV[7]  the key
  * Reply: how many jobs are before this one; those of the first jobs that are not active; the active jobs that are not known;
- *        how many of these were started later than this one; an empty list if the job is not active under this token
+ *        how many of these were started later than this one; the first that waits, in a list; an empty list if the job is not active under this token
  */
 const ENTER = `
 local order, known, active, lock, waiting, arrived = unpack(KEYS)
@@ -71,7 +71,7 @@ if before >= tonumber(limit) then
   redis.call('ZADD', waiting, 'NX', now, key)
   redis.call('PEXPIRE', waiting, kept)
 end
-return {before, idle, unknown, later}
+return {before, idle, unknown, later, redis.call('ZRANGE', order, limit, limit)}
 `;
 
 /**
@@ -167,6 +167,8 @@ export interface Standing {
   readonly unknown: readonly string[];
   /** How many of these were started later than this one. */
   readonly later: number;
+  /** The first job of the key that waits, if any. */
+  readonly next: string | undefined;
 }
 
 /** The orders of one queue, as one of its workers reaches them. @internal */
@@ -215,9 +217,15 @@ export class Orders {
       this.#arrived,
       ...args,
     ]);
-    const [before, idle, unknown, later] = reply as [number, string[], string[], number];
+    const [before, idle, unknown, later, [next] = []] = reply as [
+      number,
+      string[],
+      string[],
+      number,
+      string[],
+    ];
     if (before === undefined) return undefined;
-    return { before: Number(before), idle, unknown, later: Number(later) };
+    return { before: Number(before), idle, unknown, later: Number(later), next };
   }
 
   /** Whether a job is among the first of its key. */
@@ -251,6 +259,12 @@ export class Orders {
   find(id: string): Promise<Job | undefined> {
     const { fromId } = this.#kind;
     return fromId.call(this.#kind, this.#queue, id) as Promise<Job | undefined>;
+  }
+
+  /** Has a job that sleeps look again within `ms`. */
+  async hasten(id: string, ms: number): Promise<void> {
+    const job = await this.find(id);
+    if ((job?.delay ?? 0) > ms) await job?.changeDelay(ms).catch(() => {});
   }
 
   /** Has a job start again now. */

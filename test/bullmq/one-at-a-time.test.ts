@@ -170,8 +170,11 @@ test('who holds the lock elsewhere keeps the jobs out, and its release wakes the
   start(note);
   await until(async () => (await queue.getDelayedCount()) === 5, 'all to be set aside');
   await until(() => locks.stats().waiting === 1, 'the first to wait for the lock');
-  const [first] = await queue.getDelayed();
-  assert.ok((first?.delay ?? 0) >= 9_000, 'it looks again after seconds');
+  const delays = (await queue.getDelayed()).map(({ delay }) => delay);
+  assert.ok(
+    delays.every((delay) => delay >= 1_000),
+    'it looks again after seconds',
+  );
   await held.release();
   await until(async () => (await queue.getCompletedCount()) === 5, 'all jobs to be done', 8_000);
   assert.deepEqual(journal, inOrder('ada', 5));

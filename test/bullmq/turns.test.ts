@@ -170,6 +170,24 @@ test('jobs that were added in one ms run in the order of their addition', async 
   assert.deepEqual(begun, ['d', 'c', 'b', 'a']);
 });
 
+test('a job that begins has the one behind it look again soon, should every process end', async () => {
+  const jobs = await started(4);
+  const one = run(jobs[0] as Job);
+  await one.begun;
+  for (const job of jobs.slice(1)) await assert.rejects(run(job).ended, setAside);
+  const delayOf = async (job: Job | undefined) => (await queue.getJob(job?.id ?? ''))?.delay ?? 0;
+  assert.ok((await delayOf(jobs[1])) <= 2_000);
+  assert.ok((await delayOf(jobs[2])) >= 10_000);
+  one.end();
+  await one.ended;
+  const two = run((await again()) as Job);
+  await two.begun;
+  await until(async () => (await delayOf(jobs[2])) <= 2_000, 'the next to be told');
+  assert.ok((await delayOf(jobs[3])) >= 10_000);
+  two.end();
+  await two.ended;
+});
+
 /** Starts the next job that is due. */
 async function again(): Promise<Job> {
   let job: Job | undefined;

@@ -5,13 +5,13 @@ export default {
   mistakes: [
     {
       file: 'js/bullmq/one-at-a-time.ts',
-      was: 'if (await removeFinished(turn, idle)) continue;',
+      was: 'if (await turn.removeFinished(idle)) continue;',
       becomes: '',
     },
     {
       file: 'js/bullmq/one-at-a-time.ts',
-      was: 'before + preceding >= limit ? SOON_MS : undefined',
-      becomes: 'undefined',
+      was: 'if (before + preceding.length >= limit) return SOON_MS;',
+      becomes: '',
       tests: ['bullmq/turns'],
     },
     {
@@ -41,19 +41,19 @@ export default {
       becomes: 'cancelled !== undefined ? lost :',
     },
     {
-      file: 'js/bullmq/turns.ts',
+      file: 'js/bullmq/orders.ts',
       was: "redis.call('ZADD', known, forgotten, job)",
       becomes: "redis.call('ZREM', known, job)",
       tests: ['bullmq/turns'],
     },
     {
-      file: 'js/bullmq/turns.ts',
+      file: 'js/bullmq/orders.ts',
       was: "redis.call('ZRANGE', order, limit - 1, limit - 1)",
       becomes: "redis.call('ZRANGE', order, 0, 0)",
       tests: ['bullmq/turns'],
     },
     {
-      file: 'js/bullmq/turns.ts',
+      file: 'js/bullmq/orders.ts',
       was: '? Number(id) : timestamp',
       becomes: '? timestamp : timestamp',
     },
