@@ -1,5 +1,8 @@
 /** One listener for each AbortSignal, however many operations wait with it. */
 
+const aborted = Object.getOwnPropertyDescriptor(AbortSignal.prototype, 'aborted')?.get as (
+  this: AbortSignal,
+) => boolean;
 const listeners = new WeakMap<AbortSignal, AbortListener>();
 
 /** The jobs to call when one signal is aborted. */
@@ -25,6 +28,22 @@ class AbortListener {
       listeners.delete(this.#signal);
     };
   }
+}
+
+/**
+ * Makes `signal` call `notice` before code reads its `aborted`, to find out whether it is to be aborted: the process may have
+ * been stopped, or its event loop blocked, and code that has taken the signal out of its lock reads no more than that.
+ *
+ * @internal
+ */
+export function noticing(signal: AbortSignal, notice: () => void): AbortSignal {
+  return Object.defineProperty(signal, 'aborted', {
+    configurable: true,
+    get: () => {
+      notice();
+      return aborted.call(signal);
+    },
+  });
 }
 
 /**

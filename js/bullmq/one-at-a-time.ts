@@ -1,6 +1,7 @@
 /** A processor of BullMQ that runs one job at a time for each key, and leaves its worker's place to others meanwhile. */
 
 import type { Job } from 'bullmq';
+import { noticing } from '../base/abort.js';
 import { checkFunction, checkText, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
@@ -212,7 +213,8 @@ function keyIn({ keyOf }: Pick<Keyed, 'keyOf'>, job: Job): string {
 }
 
 function eitherOf(cancelled: AbortSignal | undefined, lost: AbortSignal): AbortSignal {
-  return cancelled === undefined ? lost : AbortSignal.any([cancelled, lost]);
+  if (cancelled === undefined) return lost;
+  return noticing(AbortSignal.any([cancelled, lost]), () => void lost.aborted);
 }
 
 /** The error by which a processor tells its worker that the job is delayed. BullMQ goes by its name, also across its two builds. */

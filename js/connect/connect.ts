@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Given } from '../base/checks.js';
-import { argumentError, isUnreachable, LockConnectionError, LockError, LockServerError } from '../base/errors.js';
+import {
+  argumentError,
+  isUnreachable,
+  LockConnectionError,
+  LockError,
+  LockServerError,
+} from '../base/errors.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import { LockManager } from '../manager/manager.js';
 import { defaultTargetWarning } from '../manager/warnings.js';

@@ -2,6 +2,7 @@
 
 import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
+import { noticing } from '../base/abort.js';
 import { checkText } from '../base/checks.js';
 import { LockTimeoutError, StaleFenceError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
@@ -179,7 +180,11 @@ export class Attempt implements Idempotency {
   }
 
   get signal(): AbortSignal {
-    this.#signal ??= AbortSignal.any([this.#lock.signal, this.#given.signal]);
+    const { signal } = this.#lock;
+    this.#signal ??= noticing(
+      AbortSignal.any([signal, this.#given.signal]),
+      () => void signal.aborted,
+    );
     return this.#signal;
   }
 

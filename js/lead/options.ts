@@ -58,8 +58,9 @@ export interface Term {
   /** When the term began, by the clock of this machine. */
   readonly since: Date;
   /**
-   * Aborted when this process should not lead any more: with a `LockLostError` the moment its lease is lost, before another
-   * process can lead, or when the manager is closed; with the reason of the caller's own `signal` when that is aborted.
+   * Aborted when this process should not lead any more: with a `LockLostError` when its lease ends, before another process can
+   * lead; soon after it was deposed or the server lost its data; or when the manager is closed. With the reason of the
+   * caller's own `signal` when that is aborted. To read it, or its `aborted`, reads the clock, as `lock.held` does.
    */
   readonly signal: AbortSignal;
   /** The lock of the term, for `holdfast/fence`, and for `held` and `assertHeld`. Its name is `leader:` and `name`. */

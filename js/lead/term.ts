@@ -1,6 +1,6 @@
 /** One term of a leader: from its grant until it is over, for whatever reason. */
 
-import { onAbort } from '../base/abort.js';
+import { noticing, onAbort } from '../base/abort.js';
 import type { LockLostError } from '../base/errors.js';
 import type { SharedHandle } from '../lock/lock.js';
 import type { Term, TermEnd } from './options.js';
@@ -22,6 +22,7 @@ export class LeaderTerm implements Term {
   readonly lock: SharedHandle;
   readonly since = new Date();
   readonly #abort = new AbortController();
+  readonly #signal = noticing(this.#abort.signal, () => void this.signal);
   readonly #begun = performance.now();
   readonly #listener: TermListener;
   #forgets: readonly (() => void)[] = [];
@@ -56,9 +57,9 @@ export class LeaderTerm implements Term {
   }
 
   get signal(): AbortSignal {
-    // A loss is noticed by this, though the event loop may have been blocked since.
+    // A loss aborts it at once, though the event loop may have been blocked since.
     void this.lock.signal;
-    return this.#abort.signal;
+    return this.#signal;
   }
 
   /** Tells the callback to end. */

@@ -1,3 +1,4 @@
+import { noticing } from '../base/abort.js';
 import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
 import { ownerOf } from '../base/owners.js';
@@ -142,14 +143,13 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   /** @internal */
   lose(code: number): () => void {
     const reason = REASONS[code] ?? 'expired';
-    this.#lostBecause = reason;
     // The caller asked for this end itself, so the listeners of all losses need not know.
     const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
+    if (quiet && this.#is(RELEASED)) return () => {};
+    this.#lostBecause = reason;
     return () => {
-      if (quiet && (this.#is(RELEASED) || this.#abort === undefined)) return;
-      const error = this.#lost(reason);
-      this.#abort?.abort(error);
-      if (!quiet) this.#manager.onLost(this, error);
+      this.#abort?.abort(this.#lost(reason));
+      if (!quiet) this.#manager.onLost(this, this.#abort?.signal.reason ?? this.#lost(reason));
     };
   }
 
@@ -216,13 +216,19 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   }
 
   get signal(): AbortSignal {
-    this.#noticeLoss();
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
+      noticing(this.#abort.signal, () => this.#abortIfLost());
       this.#manager.channel.refresh(this);
-      if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
     }
+    this.#abortIfLost();
     return this.#abort.signal;
+  }
+
+  /** A loss aborts the signal later, and at once if that is read. */
+  #abortIfLost(): void {
+    this.#noticeLoss();
+    if (this.#lostBecause !== undefined) this.#abort?.abort(this.#lost(this.#lostBecause));
   }
 
   assertHeld(): void {

@@ -1,5 +1,6 @@
 /** Several locks that are acquired and released as one. */
 
+import { noticing } from '../base/abort.js';
 import { LockLostError } from '../base/errors.js';
 import type { Duration } from '../base/time.js';
 import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
@@ -72,13 +73,20 @@ export class LockSet implements AsyncDisposable {
     if (this.#abort === undefined) {
       const abort = new AbortController();
       this.#abort = abort;
+      noticing(abort.signal, () => this.#notice());
       for (const { signal } of this.locks) {
         const lost = () => abort.abort(signal.reason);
         if (signal.aborted) lost();
         else signal.addEventListener('abort', lost, { once: true });
       }
     }
+    this.#notice();
     return this.#abort.signal;
+  }
+
+  /** A loss aborts the signal at once. */
+  #notice(): void {
+    for (const lock of this.locks) void lock.signal;
   }
 
   /**

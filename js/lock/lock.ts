@@ -43,16 +43,16 @@ export interface Lock extends AsyncDisposable {
   /** The owner token: the value in Redis while this lock is held. Empty once it was released. */
   readonly token: string;
   /**
-   * Whether the lock is still held. Measured by a monotonic clock from before the grant, so it turns false
-   * before the server can grant the lock to another client; correct even in the first line after the event
-   * loop was blocked.
+   * Whether the lock is still held. Measured by a monotonic clock from before the grant: when the lease ends, it turns
+   * false before the server can grant the lock to another client, also in the first line after the event loop was
+   * blocked. If the lock was taken by force, or the server lost it, it turns false soon after.
    */
   readonly held: boolean;
   /** How long the lock is still held without another `extend`, in ms; 0 when it is not held. */
   readonly remaining: number;
   /**
-   * Aborted, with a `LockLostError` as its reason, the moment the lock is lost and before the server
-   * can grant it to another client; never by a release.
+   * Aborted, with a `LockLostError` as its reason, when `held` turns false by a loss; never by a release. To read it, or its
+   * `aborted`, reads the clock, as `held` does.
    *
    * @example
    * ```ts

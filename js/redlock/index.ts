@@ -7,6 +7,7 @@
  */
 
 import { EventEmitter } from 'node:events';
+import { noticing } from '../base/abort.js';
 import {
   argumentError,
   isUnreachable,
@@ -326,14 +327,15 @@ export class Redlock extends EventEmitter {
   ): Promise<T> {
     if (!held.held) throw this.#failed(resources, [], lossOf(held));
     const controller = new AbortController();
-    const signal: RedlockAbortSignal = controller.signal;
+    const { signal: lost } = held;
+    const signal: RedlockAbortSignal = noticing(controller.signal, () => void lost.aborted);
     let failure: ExecutionError | undefined;
     const lose = () => {
-      failure = this.#failed(resources, [], held.signal.reason);
+      failure = this.#failed(resources, [], lost.reason);
       signal.error = failure;
       controller.abort();
     };
-    held.signal.addEventListener('abort', lose, { once: true });
+    lost.addEventListener('abort', lose, { once: true });
     let result: T;
     try {
       result = await routine(signal);

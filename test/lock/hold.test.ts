@@ -2,7 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { connect, type Lock, type LockManager, openOperations } from '../support/holdfast.js';
+import {
+  connect,
+  holdfast,
+  type Lock,
+  type LockManager,
+  openOperations,
+} from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
@@ -141,4 +147,51 @@ test('loss: while the event loop was blocked and the grant not read yet', async 
   const lock = await pending;
   assert.equal(lock.held, false);
   assert.equal(((await aborted(lock)) as { reason: string }).reason, 'expired');
+});
+
+test('a signal that was taken out of its lock tells a loss at once, also after a stop', async () => {
+  const short = { ttl: 300, stallTimeout: 60_000 };
+  const lock = await locks.acquire('taken:lock', short);
+  const set = await locks.acquire(['taken:a', 'taken:b'], short);
+  const { signal } = lock;
+  const { signal: ofSet } = set;
+  let ofNested: AbortSignal | undefined;
+  let ofTerm: AbortSignal | undefined;
+  const stop = new AbortController();
+  const work = new Promise<void>((resolve) =>
+    stop.signal.addEventListener('abort', () => resolve()),
+  );
+  const requested = locks
+    .request('taken:request', short, () =>
+      locks.request('taken:request', { ...short, reentrant: true }, async (nested) => {
+        ofNested = nested.signal;
+        await work;
+      }),
+    )
+    .catch(() => {});
+  const leading = locks.lead('taken', { ...short, signal: stop.signal }, async (term) => {
+    ofTerm = term.signal;
+    await work;
+  });
+  await until(() => ofNested !== undefined && ofTerm !== undefined, 'the callbacks to begin');
+  const signals = [signal, ofSet, ofNested, ofTerm];
+  assert.deepEqual(
+    signals.map((each) => each?.aborted),
+    [false, false, false, false],
+  );
+  const order: string[] = [];
+  locks.once('lost', () => order.push('lost'));
+  // The proxy stops as well, so no renewal arrives.
+  blockEventLoop(400);
+  assert.deepEqual(
+    signals.map((each) => each?.aborted),
+    [true, true, true, true],
+  );
+  assert.throws(() => ofTerm?.throwIfAborted(), holdfast.LockLostError);
+  order.push('read');
+  await until(() => order.length === 2, 'the event');
+  assert.deepEqual(order, ['read', 'lost']);
+  assert.equal(lock.signal.reason, signal.reason);
+  stop.abort();
+  await Promise.all([requested, leading, lock.release(), set.release()]);
 });

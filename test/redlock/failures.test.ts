@@ -194,3 +194,23 @@ test('a release by value that a server refuses is an error', limited, async () =
   assert.match(String(error.cause), /NOPERM|can't run this command/);
   await three.server.admin.call('ACL', 'DELUSER', 'service');
 });
+
+test(
+  'using: a loss during a block of the event loop is seen at the first look',
+  limited,
+  async () => {
+    let seen: unknown[] = [];
+    const error = await errorOf(
+      open().using(['a'], 700, async (signal) => {
+        assert.equal(signal.aborted, false);
+        await three.server.admin.del('a');
+        // A native thread asks to renew the lease meanwhile, and is denied.
+        const end = performance.now() + 600;
+        while (performance.now() < end);
+        seen = [signal.aborted, signal.error instanceof ExecutionError];
+      }),
+    );
+    assert.deepEqual(seen, [true, true]);
+    assert.ok(error instanceof ExecutionError);
+  },
+);
