@@ -5,8 +5,6 @@
  */
 
 /** @internal */
-export { refuse } from './base/http.js';
-/** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
 export { joinNames, leaderLockOf, RESERVED_SUFFIXES } from './base/names.js';

@@ -1,4 +1,6 @@
-/** What the middleware for HTTP has in common: the answers of Express, Fastify and node:http. */
+/** What the middleware for HTTP has in common: how it reads a target, and how it refuses a request. */
+
+import type { Answer } from './answer.js';
 
 /** An error of HTTP as a document of RFC 9457. @internal */
 export interface Problem {
@@ -22,42 +24,17 @@ export function targetOf(
   return { path, query: new URLSearchParams(query) };
 }
 
-/** A reply of Fastify. */
-interface Reply {
-  code(status: number): Reply;
-  header(name: string, value: string): Reply;
-  send(body: string): unknown;
-}
-
-/** A response of Express or node:http. */
-interface Response {
-  statusCode: number;
-  setHeader(name: string, value: string): unknown;
-  end(body: string): unknown;
-}
-
 /** No cache may keep such an answer, since it answers one request only. @internal */
 export const PROBLEM_HEADERS = {
   'Content-Type': 'application/problem+json',
   'Cache-Control': 'no-store',
 } as const;
 
-/** Answers with a problem, by Fastify's reply or by the response of Express or node:http. @internal */
-export function refuse(
-  response: unknown,
+/** The answer that a problem is. @internal */
+export function refusal(
   problem: Problem,
   headers: Readonly<Record<string, string>> = {},
-): void {
-  const body = JSON.stringify(problem);
+): Answer & { readonly headers: Readonly<Record<string, string>> } {
   const all = { ...PROBLEM_HEADERS, ...headers };
-  if (typeof (response as Reply).code === 'function') {
-    const reply = response as Reply;
-    for (const [name, value] of Object.entries(all)) reply.header(name, value);
-    reply.code(problem.status).send(body);
-    return;
-  }
-  const plain = response as Response;
-  plain.statusCode = problem.status;
-  for (const [name, value] of Object.entries(all)) plain.setHeader(name, value);
-  plain.end(body);
+  return { status: problem.status, headers: all, body: JSON.stringify(problem) };
 }

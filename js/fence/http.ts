@@ -1,10 +1,11 @@
 /** Fences that come with requests. */
 
 import type { IncomingHttpHeaders } from 'node:http';
+import { type Recipient, respond } from '../base/answer.js';
 import { checkBoolean, checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { evaluate } from '../base/evaluate.js';
-import { type Problem, refuse } from '../base/http.js';
+import { type Problem, refusal } from '../base/http.js';
 import { checkFenced, stale } from './check.js';
 import type { FenceRedis } from './redis.js';
 
@@ -121,10 +122,8 @@ export function httpFence<Request extends object>(
     return { status: 412, title: 'A later owner of the lock has been here', detail: message };
   };
   return (request, response, next) => {
-    judge(request).then(
-      (problem) => (problem === undefined ? next() : refuse(response, problem)),
-      next,
-    );
+    const judging = judge(request).then((problem) => problem && refusal(problem));
+    respond(response as Recipient, next, judging);
   };
 }
 

@@ -3,7 +3,8 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIP } from 'node:net';
-import { refuse, targetOf } from '../base/http.js';
+import { send } from '../base/answer.js';
+import { refusal, targetOf } from '../base/http.js';
 import { problem } from './release.js';
 
 /** The settings of the access. @internal */
@@ -33,12 +34,12 @@ export class Access {
   pass(request: IncomingMessage, response: ServerResponse): boolean {
     if (!this.#isOurs(request.headers.host)) {
       const detail = 'the page does not have this name: allow it with --allow-host';
-      refuse(response, problem(403, 'Unknown name', detail));
+      send(response, refusal(problem(403, 'Unknown name', detail)));
       return false;
     }
     const target = targetOf(request.url);
     if (target === undefined) {
-      refuse(response, problem(400, 'Malformed', 'the request asks for no path'));
+      send(response, refusal(problem(400, 'Malformed', 'the request asks for no path')));
       return false;
     }
     const token = target.query.get('token');
@@ -48,7 +49,8 @@ export class Access {
     }
     if (equal(this.#sessionIn(request), this.#session)) return true;
     const detail = 'open the address with the token, which holdfast ui has printed';
-    refuse(response, problem(401, 'No token', detail), { 'Referrer-Policy': 'no-referrer' });
+    const headers = { 'Referrer-Policy': 'no-referrer' };
+    send(response, refusal(problem(401, 'No token', detail), headers));
     return false;
   }
 
@@ -68,7 +70,10 @@ export class Access {
     // Browsers take a path that begins with two slashes, either way they lean, for another host.
     const location = `/${path.replace(/^[/\\]+/, '')}`;
     const headers = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer' };
-    response.writeHead(303, { ...headers, 'Set-Cookie': cookie, Location: location }).end();
+    send(response, {
+      status: 303,
+      headers: { ...headers, 'Set-Cookie': cookie, Location: location },
+    });
   }
 
   #sessionIn({ headers }: IncomingMessage): string {

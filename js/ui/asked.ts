@@ -1,7 +1,5 @@
-/** What is asked of the page and what it answers, whichever kind of server is between. */
+/** What is asked of the page, whichever kind of server is between. */
 
-import type { ServerResponse } from 'node:http';
-import { PROBLEM_HEADERS, type Problem } from '../base/http.js';
 import type { LockUiRequest } from './options.js';
 
 /** A request to the page. @internal */
@@ -16,13 +14,6 @@ export interface Asked {
   header(name: string): string | undefined;
   /** Whether the option `allowRelease` permits a release; it gets the request of the server. */
   mayRelease(): Promise<boolean>;
-}
-
-/** @internal */
-export interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | ReadableStream<Uint8Array>;
 }
 
 type AllowRelease<R> = boolean | ((request: R) => boolean | Promise<boolean>);
@@ -60,56 +51,4 @@ async function permits<R>(allow: AllowRelease<R>, request: R): Promise<boolean> 
 
 function beforeQuery(url = '/'): string {
   return url.split('?', 1)[0] ?? '/';
-}
-
-/** @internal */
-export function refusal(problem: Problem, headers: Readonly<Record<string, string>> = {}): Answer {
-  const all = { ...PROBLEM_HEADERS, ...headers };
-  return { status: problem.status, headers: all, body: JSON.stringify(problem) };
-}
-
-/** Sends an answer by a response of node:http. @internal */
-export function send(response: ServerResponse, { status, headers, body }: Answer): void {
-  response.statusCode = status;
-  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
-  if (typeof body === 'object') void pump(body, response);
-  else response.end(body);
-}
-
-/** Sends a stream at the pace of its reader, and cancels it when the reader has gone. */
-async function pump(body: ReadableStream<Uint8Array>, response: ServerResponse): Promise<void> {
-  const reader = body.getReader();
-  let goOn = () => {};
-  response.on('drain', () => goOn());
-  response.on('close', () => {
-    reader.cancel().catch(() => {});
-    goOn();
-  });
-  // A reader that reset its connection; 'close' follows.
-  response.on('error', () => {});
-  // Its end must be noticed also while the reader takes nothing.
-  reader.closed.then(
-    () => goOn(),
-    () => response.destroy(),
-  );
-  response.flushHeaders();
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      if (!response.write(value) && !response.destroyed) {
-        await new Promise<void>((drained) => {
-          goOn = drained;
-        });
-      }
-    }
-    response.end();
-  } catch {
-    response.destroy();
-  }
-}
-
-/** @internal */
-export function toResponse({ status, headers, body }: Answer): Response {
-  return new Response(body ?? null, { status, headers });
 }

@@ -3,15 +3,9 @@
 import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { onAbort } from '../base/abort.js';
-import {
-  type Answer,
-  type Asked,
-  askedByFetch,
-  askedByNode,
-  refusal,
-  send,
-  toResponse,
-} from './asked.js';
+import { type Answer, respond, send, toResponse } from '../base/answer.js';
+import { refusal } from '../base/http.js';
+import { type Asked, askedByFetch, askedByNode } from './asked.js';
 import { Feed } from './feed.js';
 import { fileOf } from './files.js';
 import {
@@ -92,24 +86,14 @@ export function lockUi(options: LockUiOptions): LockUi {
     response: ServerResponse,
     next?: (error?: unknown) => void,
   ) => {
-    page.answer(askedByNode(request, settings.allowRelease)).then(
-      (answer) => {
-        if (answer === undefined && next !== undefined) next();
-        else send(response, answer ?? NOT_FOUND);
-        if (typeof answer?.body !== 'object') return;
+    const judging = page.answer(askedByNode(request, settings.allowRelease)).then((answer) => {
+      if (answer?.body instanceof ReadableStream && !response.destroyed) {
         streams.add(response);
         response.on('close', () => streams.delete(response));
-      },
-      (error: unknown) => {
-        if (next !== undefined) return next(error);
-        // The answer leaves the message out: it may be one of the app's own, for its operators.
-        process.emitWarning(
-          error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`),
-        );
-        const failed = problem(500, 'Failed', 'the log of this server has the error');
-        send(response, refusal(failed, HEADERS));
-      },
-    );
+      }
+      return answer ?? (next === undefined ? NOT_FOUND : undefined);
+    });
+    respond(response, next ?? ((error) => fail(response, error)), judging);
   };
   const close = () => {
     page.close();
@@ -117,6 +101,14 @@ export function lockUi(options: LockUiOptions): LockUi {
     for (const response of streams) response.end();
   };
   return Object.assign(handle, { close });
+}
+
+/** Answers a request whose handling failed, where no framework does. */
+function fail(response: ServerResponse, error: unknown): void {
+  // The answer leaves the message out: it may be one of the app's own, for its operators.
+  process.emitWarning(error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`));
+  const failed = problem(500, 'Failed', 'the log of this server has the error');
+  send(response, refusal(failed, HEADERS));
 }
 
 /**
