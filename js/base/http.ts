@@ -24,8 +24,8 @@ export function targetOf(
   return { path, query: new URLSearchParams(query) };
 }
 
-/** No cache may keep such an answer, since it answers one request only. @internal */
-export const PROBLEM_HEADERS = {
+/** No cache may keep such an answer, since it answers one request only. */
+const PROBLEM_HEADERS = {
   'Content-Type': 'application/problem+json',
   'Cache-Control': 'no-store',
 } as const;

@@ -1,11 +1,14 @@
 /** The answers that are given in place of a handler's: those that were kept, and refusals. */
 
-import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import { PROBLEM_HEADERS } from '../base/http.js';
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { Answer } from '../base/answer.js';
+import { refusal as asAnswer } from '../base/http.js';
+import { accepts, decode } from './coding.js';
 
-/** @internal */
-export interface Answer {
+/** The answer of a handler. @internal */
+export interface Given {
   readonly status: number;
+  readonly message?: string | undefined;
   readonly headers: OutgoingHttpHeaders;
   /** Undefined if it was too large to be kept. */
   readonly body: Buffer | undefined;
@@ -14,27 +17,39 @@ export interface Answer {
 /** An answer as it is stored: of one that was too large only the status. @internal */
 export interface Kept {
   readonly status: number;
+  readonly message?: string | undefined;
   readonly headers?: OutgoingHttpHeaders;
   /** In base64. */
   readonly body?: string;
+  /** Whether its content coding was chosen for the client, so another client may need another one. */
+  readonly negotiated?: true;
 }
 
 /** Headers of a connection, of a moment, or of a session, which no repeated answer has. */
 const NOT_KEPT =
   /^(connection|content-length|date|keep-alive|set-cookie|trailer|transfer-encoding|upgrade)$/i;
 
-/** @internal */
-export function kept({ status, headers, body }: Answer): Kept {
+/** `accepted` is the header Accept-Encoding of the request. @internal */
+export function kept({ status, message, headers, body }: Given, accepted: unknown): Kept {
   if (body === undefined) return { status };
   const some = Object.entries(headers).filter(([name]) => !NOT_KEPT.test(name));
-  return { status, headers: Object.fromEntries(some), body: body.toString('base64') };
+  return {
+    status,
+    message,
+    headers: Object.fromEntries(some),
+    body: body.toString('base64'),
+    ...(accepts(accepted, headers['content-encoding']) ? { negotiated: true } : {}),
+  };
 }
 
-/** The answer to a repeat. @internal */
-export function replayed({ status, headers, body }: Kept): Answer {
+/** The answer to a repeat, of which `accepted` is the header Accept-Encoding. @internal */
+export async function replayed(stored: Kept, accepted: unknown): Promise<Answer> {
+  const { status, message, headers, body, negotiated } = stored;
   if (body === undefined) return refusal('large', ` (it was answered ${status})`);
   const all = { ...headers, 'idempotency-replayed': 'true' };
-  return { status, headers: all, body: Buffer.from(body, 'base64') };
+  const given = { status, message, headers: all, body: Buffer.from(body, 'base64'), copy: true };
+  const fits = negotiated !== true || accepts(accepted, headers?.['content-encoding']);
+  return fits ? given : decode(given);
 }
 
 const PROBLEMS = {
@@ -47,7 +62,7 @@ const PROBLEMS = {
     status: 400,
     title: 'Idempotency-Key is malformed',
     detail:
-      'the header Idempotency-Key must be a string in double quotes, of 1 to 255 characters of ASCII',
+      'the header Idempotency-Key must be one string of 1 to 255 characters of ASCII in double quotes; without quotes it may have neither a space nor a quote',
   },
   outstanding: {
     status: 409,
@@ -75,28 +90,5 @@ const PROBLEMS = {
 /** @internal */
 export function refusal(what: keyof typeof PROBLEMS, more = ''): Answer {
   const problem = { ...PROBLEMS[what], detail: PROBLEMS[what].detail + more };
-  const headers = { ...PROBLEM_HEADERS, ...(what === 'outstanding' ? { 'Retry-After': '1' } : {}) };
-  return { status: problem.status, headers, body: Buffer.from(JSON.stringify(problem)) };
-}
-
-/** What is used of a reply of Fastify. @internal */
-export interface Reply {
-  readonly raw: ServerResponse;
-  code(status: number): Reply;
-  headers(headers: object): Reply;
-  send(body: unknown): unknown;
-}
-
-/** Sends an answer by Fastify's reply, or by the response of Express or node:http. @internal */
-export function send(to: Reply | ServerResponse, { status, headers, body }: Answer): void {
-  if ('code' in to) {
-    // Fastify gives each body a type, also an empty one.
-    to.code(status)
-      .headers(headers)
-      .send(body?.length === 0 ? undefined : body);
-    return;
-  }
-  to.statusCode = status;
-  for (const [name, value] of Object.entries(headers)) to.setHeader(name, value ?? '');
-  to.end(body);
+  return asAnswer(problem, what === 'outstanding' ? { 'Retry-After': '1' } : {});
 }

@@ -3,10 +3,11 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { noticing } from '../base/abort.js';
+import type { Answer } from '../base/answer.js';
 import { checkText } from '../base/checks.js';
 import { LockTimeoutError, StaleFenceError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
-import { type Answer, type Kept, kept, refusal, replayed } from './answer.js';
+import { type Given, type Kept, kept, refusal, replayed } from './answer.js';
 import { DAY_MS, type IdempotentRequest, type Settings } from './options.js';
 import { fingerprintOf, keyOf } from './request.js';
 import { copyAnswer } from './response.js';
@@ -58,7 +59,8 @@ export interface Idempotency {
 }
 
 /**
- * Returns the answer to a request of node:http whose handler is not to run; undefined if it is to run.
+ * Returns the answer to a request of node:http whose handler is not to run; undefined if it is to run, or if somebody else
+ * has answered.
  *
  * @internal
  */
@@ -67,8 +69,14 @@ export async function judgeByNode(
   request: IdempotentRequest,
   response: ServerResponse,
 ): Promise<Answer | undefined> {
+  // Registered twice, as for the service and for a route: the handler runs under the first.
+  if ('idempotency' in request && request.idempotency instanceof Attempt) return undefined;
   const found = await judge(settings, () => request, request.method);
   if (!(found instanceof Attempt)) return found;
+  if (response.writableEnded) {
+    await found.withdraw();
+    return undefined;
+  }
   Object.assign(request, { idempotency: found });
   copyAnswer(response, settings.maxResponseSize, found);
   return undefined;
@@ -98,22 +106,23 @@ export async function judge(
   const id = createHash('sha256')
     .update(JSON.stringify([owner, key]))
     .digest('hex');
+  const accepted = request.headers['accept-encoding'];
   // Ahead of the lock: answers that are known are repeated to any number of callers at once.
   const known = entryOf(await store.read(id));
   if (known?.state === 'done' || (known && known.fingerprint !== fingerprint)) {
-    return repeat(known, fingerprint);
+    return repeat(known, fingerprint, accepted);
   }
   const lock = await lockOf(settings, id);
   if (lock === undefined) {
     const since = entryOf(await store.read(id));
-    return since?.state === 'done' ? repeat(since, fingerprint) : refusal('outstanding');
+    return since?.state === 'done' ? repeat(since, fingerprint, accepted) : refusal('outstanding');
   }
-  const attempt = new Attempt(settings, { id, key, lock, fingerprint });
+  const attempt = new Attempt(settings, { id, key, lock, fingerprint, accepted });
   let runs = false;
   try {
     // Before the lock was granted, another request may have changed it.
     const found = await attempt.begin(known && (await store.read(id)));
-    if (found !== undefined) return repeat(found, fingerprint);
+    if (found !== undefined) return repeat(found, fingerprint, accepted);
     runs = true;
   } finally {
     if (!runs) await attempt.release();
@@ -126,6 +135,8 @@ interface Candidate {
   readonly key: string;
   readonly lock: Lock;
   readonly fingerprint: string;
+  /** The header Accept-Encoding of the request. */
+  readonly accepted: unknown;
 }
 
 /** The lock of a key; undefined if another request has it for longer than this one may wait. */
@@ -145,9 +156,9 @@ function entryOf(text: string | undefined): Entry | undefined {
 }
 
 /** The answer to a request whose record stays unchanged. */
-function repeat(found: Entry, fingerprint: string): Answer {
+async function repeat(found: Entry, fingerprint: string, accepted: unknown): Promise<Answer> {
   if (found.fingerprint !== fingerprint) return refusal('reused');
-  if (found.response !== undefined) return replayed(found.response);
+  if (found.response !== undefined) return replayed(found.response, accepted);
   return refusal(found.state === 'effects' ? 'interrupted' : 'outstanding');
 }
 
@@ -155,6 +166,7 @@ function repeat(found: Entry, fingerprint: string): Answer {
 export class Attempt implements Idempotency {
   readonly key: string;
   interrupted = false;
+  readonly #accepted: unknown;
   readonly #given = new AbortController();
   readonly #id: string;
   readonly #lock: Lock;
@@ -164,8 +176,9 @@ export class Attempt implements Idempotency {
   #marked: boolean;
   #signal: AbortSignal | undefined;
 
-  constructor(settings: Settings, { id, key, lock, fingerprint }: Candidate) {
+  constructor(settings: Settings, { id, key, lock, fingerprint, accepted }: Candidate) {
     this.key = key;
+    this.#accepted = accepted;
     this.#id = id;
     this.#lock = lock;
     this.#settings = settings;
@@ -236,7 +249,7 @@ export class Attempt implements Idempotency {
   }
 
   /** Keeps the answer while the lock is held, so that a repeat that waits for the lock finds it. */
-  async answered(answer: Answer): Promise<void> {
+  async answered(answer: Given): Promise<void> {
     clearTimeout(this.#grace);
     try {
       await this.#keep(answer);
@@ -245,18 +258,30 @@ export class Attempt implements Idempotency {
       process.emitWarning(`the answer to "${this.key}" could not be kept: ${error}; ${advice}`, {
         code: 'WARN_IDEMPOTENCY_STORE',
       });
+    } finally {
+      await this.release();
     }
-    await this.release();
   }
 
-  async #keep(answer: Answer): Promise<void> {
+  async #keep(answer: Given): Promise<void> {
     if (answer.status < 500 || this.#marked) {
-      const done = { ...this.#entry, state: 'done', response: kept(answer) } as const;
+      const response = kept(answer, this.#accepted);
+      const done = { ...this.#entry, state: 'done', response } as const;
       if (await this.#change(done)) return;
       throw new Error('its record is gone, or is that of another attempt');
     }
     // A failure ahead of all effects may be tried again, but what an earlier attempt did stays unknown.
     if (!this.interrupted) await this.#change(undefined);
+  }
+
+  /** Ends the attempt without a run of its handler, as if there had been no request. */
+  async withdraw(): Promise<void> {
+    try {
+      // What an earlier attempt may have done stays so.
+      if (!this.interrupted) await this.#change(undefined);
+    } finally {
+      await this.release();
+    }
   }
 
   /** The client has gone ahead of the answer: the handler may go on for a time, under the lock. */

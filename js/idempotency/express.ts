@@ -1,7 +1,7 @@
 /** Idempotency for Express, and for other servers whose middleware is called with `next`. */
 
 import type { ServerResponse } from 'node:http';
-import { send } from './answer.js';
+import { respond } from '../base/answer.js';
 import { judgeByNode } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
@@ -26,10 +26,6 @@ export function expressIdempotency(
 ): (request: IdempotentRequest, response: ServerResponse, next: (error?: unknown) => void) => void {
   const settings = settingsOf(options, 'expressIdempotency');
   return (request, response, next) => {
-    judgeByNode(settings, request, response).then((answer) => {
-      // What the handler throws is not a rejection of this promise, and what it writes goes out before what it throws.
-      if (answer === undefined) process.nextTick(next);
-      else send(response, answer);
-    }, next);
+    respond(response, next, judgeByNode(settings, request, response));
   };
 }

@@ -1,6 +1,6 @@
 /** Idempotency for Fastify. */
 
-import { type Reply, send } from './answer.js';
+import { isAnswered, type Reply, send } from '../base/answer.js';
 import { judgeByNode } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
@@ -37,9 +37,8 @@ export function fastifyIdempotency(
   const plugin = async (instance: Instance) => {
     instance.addHook('preHandler', async (request: IdempotentRequest, reply: Reply) => {
       const answer = await judgeByNode(settings, request, reply.raw);
-      if (answer === undefined) return undefined;
-      send(reply, answer);
-      return reply;
+      if (answer !== undefined) send(reply, answer);
+      return answer !== undefined || isAnswered(reply) ? reply : undefined;
     });
   };
   return Object.assign(plugin, { [SKIP_OVERRIDE]: true });

@@ -1,7 +1,7 @@
 /** Idempotency for handlers of the Fetch API, from a `Request` to a `Response`. */
 
 import { onAbort } from '../base/abort.js';
-import type { Answer } from './answer.js';
+import { toResponse, WITHOUT_BODY } from '../base/answer.js';
 import { type Attempt, type Idempotency, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
@@ -51,7 +51,7 @@ export function fetchIdempotency(options: IdempotencyOptions): FetchIdempotency 
   return async (request, handle) => {
     const found = await judge(settings, () => readRequest(request), request.method);
     if (found === undefined) return handle(undefined);
-    if (!('key' in found)) return responseOf(found);
+    if (!('key' in found)) return toResponse(found);
     const left = () => found.left();
     const forget = onAbort(request.signal, left);
     if (request.signal.aborted) left();
@@ -93,17 +93,6 @@ function bodyOf(bytes: Buffer, type: string): unknown {
   } catch {
     return bytes;
   }
-}
-
-/** Answers have no body of these. */
-const WITHOUT_BODY = [204, 205, 304];
-
-function responseOf({ status, headers, body }: Answer): Response {
-  const pairs = Object.entries(headers).flatMap(([name, value]) =>
-    [value ?? []].flat().map((each) => [name, String(each)] as [string, string]),
-  );
-  const bytes = WITHOUT_BODY.includes(status) || body === undefined ? null : new Uint8Array(body);
-  return new Response(bytes, { status, headers: pairs });
 }
 
 /** An answer that passes to its client, and is kept at its end. */

@@ -1,9 +1,8 @@
 /** Idempotency for Nest, on Express and on Fastify. */
 
-import type { ServerResponse } from 'node:http';
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common';
-import { type Observable, of } from 'rxjs';
-import { type Reply, send } from '../idempotency/answer.js';
+import { NEVER, type Observable, of } from 'rxjs';
+import { isAnswered, type Recipient, send } from '../base/answer.js';
 import { judgeByNode } from '../idempotency/attempt.js';
 import {
   type IdempotencyOptions,
@@ -54,17 +53,18 @@ export class IdempotencyInterceptor implements NestInterceptor {
     if (context.getType() !== 'http') return next.handle();
     const http = context.switchToHttp();
     const request = http.getRequest<IdempotentRequest>();
-    const reply = http.getResponse<Reply | ServerResponse>();
+    const reply = http.getResponse<Recipient>();
     const answer = await judgeByNode(this.#settings, request, 'raw' in reply ? reply.raw : reply);
-    if (answer === undefined) return next.handle();
-    send(reply, answer);
+    if (answer === undefined) return isAnswered(reply) ? NEVER : next.handle();
+    // Nest must not answer what somebody else answers.
+    if (!send(reply, answer)) return NEVER;
     ignoreMore(reply);
     return of(undefined);
   }
 }
 
 /** Nest, and interceptors around this one, answer in any case: after the answer that was sent, that does nothing. */
-function ignoreMore(reply: Reply | ServerResponse): void {
+function ignoreMore(reply: Recipient): void {
   const names =
     'raw' in reply ? ['send'] : ['end', 'removeHeader', 'setHeader', 'write', 'writeHead'];
   Object.assign(reply, Object.fromEntries(names.map((name) => [name, () => reply])));

@@ -310,3 +310,73 @@ test('a failure ahead of the effects may be tried again, whichever its status fr
     assert.equal(runs, expected, `${status}`);
   }
 });
+
+test('a repeat has the status message of the answer, and no header that it had not', async (t) => {
+  const url = await onExpress(t, (_request, response) => {
+    response.statusMessage = 'Very Fine';
+    response.removeHeader('X-Powered-By');
+    response.end('bytes');
+  });
+  const key = randomUUID();
+  const own = ['connection', 'content-length', 'date', 'idempotency-replayed', 'keep-alive'];
+  const send = async () => {
+    const headers = { 'Content-Type': 'application/json', 'Idempotency-Key': key };
+    const response = await fetch(url, { method: 'POST', headers, body: '{}' });
+    const names = Object.keys(Object.fromEntries(response.headers as never)).filter(
+      (name) => !own.includes(name),
+    );
+    return [response.status, response.statusText, names.join(), await response.text()];
+  };
+  assert.deepEqual(await send(), [200, 'Very Fine', '', 'bytes']);
+  // The middleware ahead of this one adds what it adds to every answer.
+  assert.deepEqual(await send(), [200, 'Very Fine', 'x-powered-by', 'bytes']);
+});
+
+test('Fastify: a repeat has the bytes of the answer: no hook changes it twice, and no type is added', async (t) => {
+  const app = fastify({ forceCloseConnections: true });
+  await app.register(fastifyIdempotency({ locks, store: memoryStore(), wait: 20_000 }));
+  let responses = 0;
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request', request.id);
+  });
+  app.addHook('onSend', async (_request, _reply, payload) =>
+    typeof payload === 'string' ? `changed ${payload}` : payload,
+  );
+  app.addHook('onResponse', async () => {
+    responses += 1;
+  });
+  app.post('/text', async () => 'text');
+  app.post('/stream', (_request, reply) => reply.send(Readable.from([Buffer.from('a')])));
+  t.after(() => app.close());
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  for (const [path, text, type] of [
+    ['/text', 'changed text', 'text/plain; charset=utf-8'],
+    ['/stream', 'a', null],
+  ] as const) {
+    const key = randomUUID();
+    const first = await post(url + path, key);
+    const again = await post(url + path, key);
+    for (const answer of [first, again]) {
+      assert.deepEqual([answer.text, answer.headers.get('content-type')], [text, type]);
+    }
+    assert.equal(again.headers.get('x-request'), first.headers.get('x-request'));
+    assert.equal(again.headers.get('idempotency-replayed'), 'true');
+  }
+  await until(() => responses === 4, 'the hooks after each answer');
+});
+
+test('Express: registered for the service and for a route, a request is handled once under one lock', async (t) => {
+  const app = express();
+  const middleware = () => expressIdempotency({ locks, store: memoryStore(), wait: 20_000 });
+  const once = middleware();
+  const router = express();
+  router.use(once, middleware());
+  let count = 0;
+  router.post('/', (_request, response) => response.json({ count: ++count }));
+  app.use(express.json(), once);
+  app.use('/', router);
+  const url = await serve(t, app);
+  const key = randomUUID();
+  assert.equal((await post(url, key)).digest, (await post(url, key)).digest);
+  assert.equal(count, 1);
+});
