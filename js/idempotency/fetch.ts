@@ -2,6 +2,8 @@
 
 import { onAbort } from '../base/abort.js';
 import { toResponse, WITHOUT_BODY } from '../base/answer.js';
+import { show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
 import { type Attempt, type Idempotency, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
@@ -28,7 +30,8 @@ export type FetchIdempotency = (
 /**
  * Idempotency as `expressIdempotency` has it, for Hono, route handlers of Next.js, Elysia, `Bun.serve` and `Deno.serve`. Call
  * the result before anything reads the request's body; `handle` can read it. The end of an answer waits until the answer is
- * stored. If `handle` throws, there is no answer to keep: a repeat is answered as after a crash.
+ * stored; it is read and stored whether or not its client reads it. If `handle` throws, or returns what is no `Response` that
+ * can be read, there is no answer to keep: a repeat is answered as after a crash.
  *
  * @throws TypeError or RangeError for wrong options.
  *
@@ -55,19 +58,29 @@ export function fetchIdempotency(options: IdempotencyOptions): FetchIdempotency 
     const left = () => found.left();
     const forget = onAbort(request.signal, left);
     if (request.signal.aborted) left();
-    let response: Response;
+    let copy: Copy;
     try {
-      response = await handle(found);
+      copy = new Copy(readable(await handle(found)), settings.maxResponseSize, found, forget);
     } catch (error) {
       forget();
       await found.release();
       throw error;
     }
-    const copy = new Copy(response, settings.maxResponseSize, found, forget);
     // Nobody reads an answer without a body, or one whose client has gone, but a repeat asks for it.
-    if (request.signal.aborted || copy.response.body === null) await copy.finish();
+    if (request.signal.aborted || copy.response.body === null) await copy.kept;
+    if (request.signal.aborted) await copy.end();
     return copy.response;
   };
+}
+
+/** The answer of a handler, if it can be sent. */
+function readable(given: unknown): Response {
+  const { status = 0, headers, body, bodyUsed } = (given ?? {}) as Partial<Response>;
+  const isRead = bodyUsed === true || body?.locked === true;
+  if (headers !== undefined && status >= 200 && !isRead) return given as Response;
+  const what = isRead ? 'a Response whose body is read already' : 'a Response of an error';
+  const message = `the handler of fetchIdempotency must return a Response, got ${headers === undefined ? show(given) : what}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 /** The parts of a request that idempotency depends on. The handler gets the body unread. */
@@ -95,16 +108,24 @@ function bodyOf(bytes: Buffer, type: string): unknown {
   }
 }
 
-/** An answer that passes to its client, and is kept at its end. */
+/**
+ * An answer that passes to its client, and is kept at its end. It is read ahead as far as it can be kept: an answer that
+ * nobody reads, as after a timeout has answered, must not keep its lock.
+ */
 class Copy {
   readonly response: Response;
+  /** Settles when the answer is kept, or has failed. */
+  kept = Promise.resolve();
   readonly #given: Response;
   readonly #attempt: Attempt;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  readonly #forget: () => void;
   /** Undefined if it is too large to be kept. */
   #chunks: Uint8Array[] | undefined = [];
   #room: number;
-  readonly #forget: () => void;
+  /** It was read to its end, or its client has left. */
+  #over = false;
+  #left = false;
 
   constructor(given: Response, limit: number, attempt: Attempt, forget: () => void) {
     this.#given = given;
@@ -112,73 +133,72 @@ class Copy {
     this.#room = limit;
     this.#forget = forget;
     this.#reader = given.body?.getReader();
-    const { status, statusText, headers } = given;
     const body = new ReadableStream<Uint8Array>(
       {
-        pull: (controller) => this.#pass(controller),
-        cancel: (reason) => this.#breakOff(reason),
+        start: (client) => {
+          this.kept = this.#readAhead(client);
+        },
+        pull: (client) => this.#pass(client),
+        cancel: (reason) => this.#leave(reason),
       },
       { highWaterMark: 0 },
     );
-    const bare = WITHOUT_BODY.includes(status) || this.#reader === undefined;
+    const { status, statusText, headers } = given;
+    const bare = this.#reader === undefined || WITHOUT_BODY.includes(status);
     this.response = new Response(bare ? null : body, { status, statusText, headers });
   }
 
-  /** Keeps the answer of a client that has gone, as far as it can be kept. */
-  async finish(): Promise<void> {
-    for await (const chunk of this.#rest()) {
-      this.#add(chunk);
-      if (this.#chunks === undefined) break;
-    }
-    await this.#keep();
+  /** Ends the reading of an answer whose client has gone. */
+  async end(reason?: unknown): Promise<void> {
+    await this.#reader?.cancel(reason).catch(() => {});
   }
 
-  async *#rest(): AsyncGenerator<Uint8Array, void, undefined> {
-    const reader = this.#reader;
-    if (reader === undefined) return;
+  async #readAhead(client: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
     try {
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return;
-        yield value;
-      }
-    } finally {
-      await reader.cancel().catch(() => {});
-    }
-  }
-
-  async #pass(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    try {
-      const { done = true, value } = (await this.#reader?.read()) ?? {};
-      if (!done && value !== undefined) {
-        this.#add(value);
-        controller.enqueue(value);
-        return;
-      }
+      while (!this.#over && this.#chunks !== undefined) await this.#read(client);
+      if (this.#left) return;
       await this.#keep();
-      controller.close();
+      if (this.#over) client.close();
     } catch (error) {
-      await this.#breakOff(error);
-      controller.error(error);
+      this.#over = true;
+      this.#forget();
+      await Promise.all([this.end(error), this.#attempt.release()]);
+      client.error(error);
     }
   }
 
-  #add(chunk: Uint8Array): void {
-    this.#room -= chunk.length;
+  /** Passes the rest of an answer that is too large to be kept, at the pace of its client. */
+  async #pass(client: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    await this.kept;
+    if (this.#over) return;
+    await this.#read(client);
+    if (this.#over && !this.#left) client.close();
+  }
+
+  async #read(client: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    const { done = true, value } = (await this.#reader?.read()) ?? {};
+    if (done) this.#over = true;
+    if (this.#over || value === undefined) return;
+    this.#room -= value.length;
     if (this.#room < 0) this.#chunks = undefined;
     // The server may use its memory for other bytes.
-    this.#chunks?.push(chunk.slice());
+    this.#chunks?.push(value.slice());
+    client.enqueue(value);
   }
 
   async #keep(): Promise<void> {
     this.#forget();
-    const { status, headers } = this.#given;
+    const { status, statusText, headers } = this.#given;
+    const message = statusText || undefined;
     const body = this.#chunks && Buffer.concat(this.#chunks);
-    await this.#attempt.answered({ status, headers: Object.fromEntries(headers), body });
+    await this.#attempt.answered({ status, message, headers: Object.fromEntries(headers), body });
   }
 
-  async #breakOff(reason: unknown): Promise<void> {
+  /** The client reads no further. An answer that was read to its end is kept nevertheless. */
+  async #leave(reason: unknown): Promise<void> {
+    if (this.#over) return;
+    [this.#over, this.#left] = [true, true];
     this.#forget();
-    await Promise.all([this.#reader?.cancel(reason).catch(() => {}), this.#attempt.release()]);
+    await Promise.all([this.end(reason), this.#attempt.release()]);
   }
 }

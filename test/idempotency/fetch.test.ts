@@ -108,3 +108,85 @@ test('an answer that its client leaves halfway is not kept, and frees the lock',
   const again = await idempotent(ask('halfway'), () => assert.fail());
   assert.equal(again.status, 409);
 });
+
+test('an answer that nobody reads is kept, and frees the lock', { timeout: 30_000 }, async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore(), maxResponseSize: 4 });
+  for (const [text, again] of [
+    ['paid', 'paid'],
+    ['more than is kept', 'The answer for this Idempotency-Key is not stored'],
+  ] as const) {
+    const pieces = new ReadableStream({
+      async pull(controller) {
+        await new Promise((resolve) => setImmediate(resolve));
+        controller.enqueue(Buffer.from(text));
+        controller.close();
+      },
+    });
+    const unread = await idempotent(ask(text.slice(0, 4)), () => new Response(pieces));
+    await free();
+    const repeat = await (await idempotent(ask(text.slice(0, 4)), () => assert.fail())).text();
+    assert.equal(again === 'paid' ? repeat : JSON.parse(repeat).title, again);
+    assert.equal(await unread.text(), text, 'it can be read later');
+  }
+});
+
+test('an answer that is too large to be kept is read at the pace of its client', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore(), maxResponseSize: 3 });
+  let pieces = 0;
+  const endless = new ReadableStream({
+    pull(controller) {
+      pieces += 1;
+      controller.enqueue(Buffer.from('a'));
+    },
+  });
+  const answer = await idempotent(ask('endless'), () => new Response(endless));
+  await free();
+  const before = pieces;
+  const reader = answer.body?.getReader() ?? assert.fail();
+  for (let i = 0; i < 20; i++) assert.equal((await reader.read()).done, false);
+  assert.ok(before < 10 && pieces < 30, `${before} and ${pieces} pieces were read`);
+  await reader.cancel();
+});
+
+test('a source that fails while it is read ahead fails its reader, is not kept, and frees the lock', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const failing = new ReadableStream({
+    pull(controller) {
+      controller.error(new Error('no rows'));
+    },
+  });
+  const answer = await idempotent(ask('fails'), () => new Response(failing));
+  await free();
+  await assert.rejects(answer.text(), /no rows/);
+  const again = await idempotent(ask('fails'), () => assert.fail());
+  assert.match(await again.text(), /The outcome of the request/);
+});
+
+test('what is no answer is an error that says so, and frees the lock', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const used = new Response('used');
+  await used.text();
+  const locked = new Response('locked');
+  locked.body?.getReader();
+  for (const [key, wrong, what] of [
+    ['undefined', undefined, /got undefined/],
+    ['null', null, /got null/],
+    ['object', { status: 200 }, /got an object/],
+    ['error', Response.error(), /got a Response of an error/],
+    ['used', used, /whose body is read already/],
+    ['locked', locked, /whose body is read already/],
+  ] as const) {
+    const failing = idempotent(ask(key), () => wrong as never);
+    await assert.rejects(failing, { name: 'TypeError', message: what });
+    assert.equal((await locks.query()).held.length, 0, key);
+    const again = await idempotent(ask(key), () => assert.fail());
+    assert.match(await again.text(), /The outcome of the request/);
+  }
+});
+
+test('a status text is repeated', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const post = () => idempotent(ask('text'), () => new Response('a', { statusText: 'Fine' }));
+  await (await post()).text();
+  assert.equal((await post()).statusText, 'Fine');
+});
