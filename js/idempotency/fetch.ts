@@ -94,18 +94,7 @@ async function readRequest(request: Request): Promise<IdempotentRequest> {
       'the body of the request was read already: call the result of fetchIdempotency before that';
     throw new TypeError(message);
   }
-  const bytes = Buffer.from(await request.clone().arrayBuffer());
-  return { ...read, body: bodyOf(bytes, headers.get('content-type') ?? '') };
-}
-
-/** A body of JSON counts by its value, as behind a middleware that parses it. */
-function bodyOf(bytes: Buffer, type: string): unknown {
-  if (!/^application\/(?:[\w.+-]+\+)?json\b/i.test(type)) return bytes;
-  try {
-    return JSON.parse(bytes.toString());
-  } catch {
-    return bytes;
-  }
+  return { ...read, body: Buffer.from(await request.clone().arrayBuffer()) };
 }
 
 /**

@@ -35,6 +35,8 @@ export interface IdempotentRequest {
   readonly headers: IncomingHttpHeaders;
   /** The body, parsed or not. */
   readonly body?: unknown;
+  /** The bytes of the body where the framework keeps them, as Nest does on request. They count in place of `body`. */
+  readonly rawBody?: unknown;
 }
 
 /**

@@ -155,7 +155,9 @@ for (const [framework, start] of Object.entries({
     matrix('a key with another body or URL is answered 422', async (url, payments) => {
       const key = randomUUID();
       await post(url, key, { body: { amount: 5, to: 'a' } });
-      assert.equal((await post(url, key, { body: { to: 'a', amount: 5 } })).status, 201);
+      // Where the bytes are at hand, they count.
+      const ordered = framework === 'Hono' ? 422 : 201;
+      assert.equal((await post(url, key, { body: { to: 'a', amount: 5 } })).status, ordered);
       assert.equal((await post(url, key, { body: { amount: 6, to: 'a' } })).status, 422);
       assert.equal((await post(url.replace('payments', 'refunds'), key)).status, 422);
       assert.equal(payments.count, 1);
@@ -275,5 +277,8 @@ test('wrong options are refused at once', () => {
     assert.throws(() => make({ locks, store, grace: -1 }), /"grace" must be whole ms/);
     assert.throws(() => make({ locks, store, maxResponseSize: 0.5 }), /"maxResponseSize" must be/);
     assert.throws(() => make({ locks, store, wiat: 5 } as never), /did you mean "wait"/);
+    assert.throws(
+      /"scope" must be a function/,
+    );
   }
 });

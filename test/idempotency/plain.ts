@@ -32,11 +32,11 @@ export async function serve(t: TestContext, listener: RequestListener): Promise<
   return (server.address() as AddressInfo).port;
 }
 
-/** A listener of node:http whose requests have the body `{}`, behind the middleware unless there are no options. */
+/** A listener of node:http whose requests have the body `"{}"`, behind the middleware unless there are no options. */
 export function listener(handler: Handler, options?: IdempotencyOptions): RequestListener {
   const middleware = options && expressIdempotency(options);
   return (request, response) => {
-    Object.assign(request, { body: {} });
+    Object.assign(request, { body: '{}' });
     request.resume();
     const go = (error?: unknown) => {
       if (error === undefined) return handler(request, response);
