@@ -5,7 +5,7 @@ import type { ServerResponse } from 'node:http';
 import { noticing } from '../base/abort.js';
 import type { Answer } from '../base/answer.js';
 import { checkText } from '../base/checks.js';
-import { LockTimeoutError, StaleFenceError } from '../base/errors.js';
+import { argumentError, LockTimeoutError, StaleFenceError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
 import { type Given, type Kept, kept, refusal, replayed } from './answer.js';
 import { DAY_MS, type IdempotentRequest, type Settings } from './options.js';
@@ -92,8 +92,9 @@ export async function judge(
   settings: Settings,
   read: () => IdempotentRequest | Promise<IdempotentRequest>,
   method = '',
+  scope: Settings['scope'] = settings.scope,
 ): Promise<Answer | Attempt | undefined> {
-  const { methods, required, scope, store } = settings;
+  const { methods, required, store } = settings;
   if (!methods.includes(method)) return undefined;
   const request = await read();
   const header = request.headers['idempotency-key'];
@@ -101,11 +102,7 @@ export async function judge(
   const key = keyOf(header);
   if (key === undefined) return refusal('malformed');
   const fingerprint = fingerprintOf(request);
-  const owner = scope(request);
-  checkText(owner, 'what "scope" returns');
-  const id = createHash('sha256')
-    .update(JSON.stringify([owner, key]))
-    .digest('hex');
+  const id = idOf(scope(request), key);
   const accepted = request.headers['accept-encoding'];
   // Ahead of the lock: answers that are known are repeated to any number of callers at once.
   const known = entryOf(await store.read(id));
@@ -128,6 +125,18 @@ export async function judge(
     if (!runs) await attempt.release();
   }
   return attempt;
+}
+
+/** The id of a caller's key: no two pairs have the same. */
+function idOf(caller: unknown, key: string): string {
+  checkText(caller, 'what "scope" returns');
+  if (caller === '') {
+    const message = `what "scope" returns must name a caller, got ""; 'public' is the name for all`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return createHash('sha256')
+    .update(JSON.stringify([caller, key]))
+    .digest('hex');
 }
 
 interface Candidate {

@@ -9,7 +9,7 @@ import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './o
 
 /**
  * Handles requests of the Fetch API by `handle`, which is called once for each `Idempotency-Key`, and gets `undefined` for
- * a request without one.
+ * a request without one. `scope` names the caller of this request, in place of the option `scope`.
  *
  * @example
  * ```ts
@@ -25,6 +25,7 @@ import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './o
 export type FetchIdempotency = (
   request: Request,
   handle: (idempotency: Idempotency | undefined) => Response | Promise<Response>,
+  scope?: string,
 ) => Promise<Response>;
 
 /**
@@ -51,8 +52,9 @@ export type FetchIdempotency = (
  */
 export function fetchIdempotency(options: IdempotencyOptions): FetchIdempotency {
   const settings = settingsOf(options, 'fetchIdempotency');
-  return async (request, handle) => {
-    const found = await judge(settings, () => readRequest(request), request.method);
+  return async (request, handle, scope) => {
+    const by = scope === undefined ? settings.scope : () => scope;
+    const found = await judge(settings, () => readRequest(request), request.method, by);
     if (found === undefined) return handle(undefined);
     if (!('key' in found)) return toResponse(found);
     const left = () => found.left();

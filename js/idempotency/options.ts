@@ -100,15 +100,22 @@ export interface IdempotencyOptions {
    */
   readonly recover?: boolean;
   /**
-   * Identifies the caller of a request: two callers may use the same key, and neither gets the other's answer. A request for
-   * which it returns no string fails with a TypeError.
-   * @default the header Authorization
+   * Names the caller of a request: two callers may use the same key, and neither gets the other's answer. A function that
+   * returns the id of the user or the account, or `'public'` if all callers may get each other's answers. It gets the
+   * request of the framework, with what a login has added. It must return the same for a repeat, so no token that is
+   * refreshed. A request for which it returns no text fails with a TypeError.
+   * @default `'public'` for a request without credentials, the header of one with Basic authentication; others fail
    */
-  readonly scope?: (request: IdempotentRequest) => string;
+  readonly scope?: 'public' | ScopeOf;
 }
 
+/** Written as a method, so that it may take the framework's own type of request. */
+type ScopeOf = { of(request: IdempotentRequest): string }['of'];
+
 /** @internal */
-export type Settings = Required<Given<IdempotencyOptions>>;
+export type Settings = Required<Given<Omit<IdempotencyOptions, 'scope'>>> & {
+  readonly scope: ScopeOf;
+};
 
 /** @internal */
 export const DAY_MS = 86_400_000;
@@ -121,14 +128,14 @@ const DEFAULTS = {
   required: false,
   marksEffects: false,
   recover: false,
-  scope: ({ headers }: IdempotentRequest) => headers.authorization ?? '',
+  scope: undefined as IdempotencyOptions['scope'],
 };
 const TIMES: ReadonlySet<string> = new Set(['grace', 'ttl', 'wait']);
 const KNOWN = ['locks', 'store', ...Object.keys(DEFAULTS)];
 
 /** Checks the options, and fills in the defaults. @internal */
 export function settingsOf(options: IdempotencyOptions, caller: string): Settings {
-  const settings: Settings = {
+  const settings = {
     ...DEFAULTS,
     ...checkObject<IdempotencyOptions>(options, KNOWN, caller, TIMES),
   };
@@ -146,7 +153,36 @@ export function settingsOf(options: IdempotencyOptions, caller: string): Setting
   if (typeof settings.store?.replace !== 'function') {
     throw missing(caller, 'store', 'such as redisStore(client)');
   }
-  return { ...settings, methods: settings.methods.map((method) => method.toUpperCase()) };
+  const methods = settings.methods.map((method) => method.toUpperCase());
+  return { ...settings, methods, scope: scopeOf(settings.scope) };
+}
+
+function scopeOf(given: IdempotencyOptions['scope']): ScopeOf {
+  if (given === undefined) return byCredentials;
+  if (given === 'public') return () => 'public';
+  if (typeof given === 'function') return given;
+  const message = `"scope" must be a function from a request to the name of its caller, or 'public', got ${show(given)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+}
+
+/** Headers by which services tell callers apart. Those of sessions and tokens differ between a request and its repeat. */
+const CREDENTIALS = [
+  'authorization',
+  'cookie',
+  'x-api-key',
+  'api-key',
+  'x-auth-token',
+  'x-access-token',
+];
+
+/** The scope of a caller whom nothing identifies, or a password does: any other the service must name. */
+function byCredentials({ headers }: IdempotentRequest): string {
+  const found = CREDENTIALS.filter((name) => headers[name] !== undefined);
+  if (found.length === 0) return 'public';
+  const { authorization = '' } = headers;
+  if (found.length === 1 && /^basic /i.test(authorization)) return authorization;
+  const message = `the caller of a request with the header ${found.join(' and ')} is not known: name the caller by the option "scope", as in scope: (request) => request.user.id, or choose scope: 'public' if all callers may get each other's answers`;
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 function checkMethods(methods: unknown): void {

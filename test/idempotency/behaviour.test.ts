@@ -278,6 +278,7 @@ test('wrong options are refused at once', () => {
     assert.throws(() => make({ locks, store, maxResponseSize: 0.5 }), /"maxResponseSize" must be/);
     assert.throws(() => make({ locks, store, wiat: 5 } as never), /did you mean "wait"/);
     assert.throws(
+      () => make({ locks, store, scope: 'all' } as never),
       /"scope" must be a function/,
     );
   }
