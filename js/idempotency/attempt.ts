@@ -7,6 +7,7 @@ import type { Answer } from '../base/answer.js';
 import { checkText } from '../base/checks.js';
 import { argumentError, LockTimeoutError, StaleFenceError } from '../base/errors.js';
 import type { Lock } from '../lock/lock.js';
+import { unkeptWarning } from '../manager/warnings.js';
 import { type Given, type Kept, kept, refusal, replayed } from './answer.js';
 import { DAY_MS, type IdempotentRequest, type Settings } from './options.js';
 import { fingerprintOf, keyOf } from './request.js';
@@ -151,9 +152,11 @@ interface Candidate {
 /** The lock of a key; undefined if another request has it for longer than this one may wait. */
 async function lockOf({ locks, wait }: Settings, id: string): Promise<Lock | undefined> {
   const name = `idempotency:${id}`;
-  if (wait === 0) return (await locks.tryAcquire(name)) ?? undefined;
+  // A repeat may come by any process, so no lock stays with its manager.
+  const linger = 0;
+  if (wait === 0) return (await locks.tryAcquire(name, { linger })) ?? undefined;
   try {
-    return await locks.acquire(name, { wait });
+    return await locks.acquire(name, { wait, linger });
   } catch (error) {
     if (error instanceof LockTimeoutError) return undefined;
     throw error;
@@ -263,10 +266,7 @@ export class Attempt implements Idempotency {
     try {
       await this.#keep(answer);
     } catch (error) {
-      const advice = 'a repeat will be answered as after a crash';
-      process.emitWarning(`the answer to "${this.key}" could not be kept: ${error}; ${advice}`, {
-        code: 'WARN_IDEMPOTENCY_STORE',
-      });
+      this.#settings.locks.warn(unkeptWarning(this.key, this.#lock.name, error));
     } finally {
       await this.release();
     }

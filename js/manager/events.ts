@@ -17,6 +17,7 @@ import type { Lock } from '../lock/lock.js';
  * ```
  */
 export type LockWarningCode =
+  | 'WARN_IDEMPOTENCY_STORE'
   | 'WARN_LOCK_ABANDONED'
   | 'WARN_LOCK_ACTIVE_REPLICA'
   | 'WARN_LOCK_CLOCK'

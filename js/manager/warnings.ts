@@ -106,6 +106,14 @@ export function unreleasedWarning(lock: string, error: unknown): Warning {
   return { ...warning('WARN_LOCK_UNRELEASED', message), lock, subject: `unreleased ${lock}` };
 }
 
+/** The warning for an answer to an Idempotency-Key that could not be stored; once for a manager. @internal */
+export function unkeptWarning(key: string, lock: string, error: unknown): Warning {
+  const advice =
+    'a repeat will be answered as after a crash: look at the server of the store; later failures are not told';
+  const message = `the answer to "${key}" could not be kept: ${error}; ${advice}`;
+  return { ...warning('WARN_IDEMPOTENCY_STORE', message), lock, subject: 'idempotency store' };
+}
+
 /** The warning for a call, made by `calls`, that waits for a lock which a request around it holds. @internal */
 export function nestedWarning(lock: string, advice: string, calls: string): Warning {
   const otherwise =

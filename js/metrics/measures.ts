@@ -20,6 +20,7 @@ export const LOST_REASONS: readonly LockLostReason[] = [
 
 /** Every code of a warning, so that each series begins at 0. @internal */
 export const WARNING_CODES = Object.keys({
+  WARN_IDEMPOTENCY_STORE: 0,
   WARN_LOCK_ABANDONED: 0,
   WARN_LOCK_ACTIVE_REPLICA: 0,
   WARN_LOCK_CLOCK: 0,

@@ -380,3 +380,20 @@ test('Express: registered for the service and for a route, a request is handled 
   assert.equal((await post(url, key)).digest, (await post(url, key)).digest);
   assert.equal(count, 1);
 });
+
+test("a manager's linger does not keep the lock of a key", { timeout: 30_000 }, async (t) => {
+  const lingering = await connect('memory:', { ttl: 90_000, linger: 30_000 });
+  t.after(() => lingering.close());
+  for (const wait of [0, 1_000]) {
+    const url = await onExpress(t, (_request, response) => response.json({}), {
+      locks: lingering,
+      wait,
+    });
+    await post(url, randomUUID());
+    await until(
+      async () => (await lingering.query()).held.length === 0,
+      'the release of the lock',
+      15_000,
+    );
+  }
+});

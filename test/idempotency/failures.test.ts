@@ -2,9 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { after, before, type TestContext, test } from 'node:test';
+import type { LockWarning } from 'holdfast';
 import { type IdempotencyOptions, type IdempotencyStore, memoryStore } from 'holdfast/idempotency';
+import { measureLocks } from 'holdfast/prometheus';
+import { Registry } from 'prom-client';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 import { failingStore, gate, type Handler, listener, serve } from './plain.js';
@@ -20,8 +22,8 @@ before(async () => {
 
 after(() => locks.close());
 
-const isFree = () =>
-  until(async () => (await locks.query()).held.length === 0, 'the lock to be free');
+const isFree = (manager = locks) =>
+  until(async () => (await manager.query()).held.length === 0, 'the lock to be free');
 
 /** A service, and a function that sends it one request again and again; 409 is not waited for. */
 async function start(
@@ -34,7 +36,7 @@ async function start(
   const key = randomUUID();
   return async () => {
     const { status, text } = await post(`http://127.0.0.1:${port}/`, key, { body: {} });
-    await isFree();
+    await isFree(options.locks);
     return `${status} ${status === 409 ? JSON.parse(text).title : text}`;
   };
 }
@@ -102,27 +104,53 @@ function seenStore() {
   return { store, seen, lastId: () => id };
 }
 
-test('the end is not written: the client has its answer, a warning tells, and a repeat is answered 409', async (t) => {
-  const store = failingStore('replace', 2, { more: 1 });
-  const send = await start(t, store, (_request, response) => response.writeHead(201).end('paid'));
-  const [[warning], answer] = await Promise.all([once(process, 'warning'), send()]);
-  assert.equal(answer, '201 paid');
-  assert.equal(warning.code, 'WARN_IDEMPOTENCY_STORE');
-  assert.match(warning.message, /^the answer to ".+" could not be kept: Error: the store failed;/);
-  assert.equal(await send(), `409 ${UNKNOWN}`);
+/** A manager of its own, whose warnings are collected: a manager warns once. */
+async function warned(t: TestContext) {
+  const own = await connect('memory:');
+  t.after(() => own.close());
+  const warnings: LockWarning[] = [];
+  own.on('warning', (warning) => warnings.push(warning));
+  return { own, warnings };
+}
+
+test('the end is not written: the client has its answer, one warning tells, and a repeat is answered 409', async (t) => {
+  const { own, warnings } = await warned(t);
+  const registry = new Registry();
+  measureLocks(own, { registry });
+  // The ends of two requests, each tried twice; the second has its begin in between.
+  for (const first of [true, false]) {
+    const store = failingStore('replace', 2, { more: 1 });
+    const paid: Handler = (_request, response) => response.writeHead(201).end('paid');
+    const send = await start(t, store, paid, { locks: own });
+    assert.equal(await send(), '201 paid');
+    assert.equal(await send(), `409 ${UNKNOWN}`);
+    assert.equal(warnings.length, 1, `first: ${first}`);
+  }
+  const [warning] = warnings;
+  assert.equal(warning?.code, 'WARN_IDEMPOTENCY_STORE');
+  assert.match(
+    String(warning?.message),
+    /^the answer to ".+" could not be kept: Error: the store failed;/,
+  );
+  assert.match(
+    await registry.metrics(),
+    /holdfast_warnings\{.*code="WARN_IDEMPOTENCY_STORE".*\} 1/,
+  );
 });
 
 test('a record that another attempt has replaced is not overwritten, and a warning tells', async (t) => {
+  const { own, warnings } = await warned(t);
   const { store, seen, lastId } = seenStore();
-  const send = await start(t, seen, async (_request, response) => {
+  const late: Handler = async (_request, response) => {
     const text = (await store.read(lastId())) ?? assert.fail();
     const other = JSON.stringify({ ...JSON.parse(text), attempt: 'another' });
     assert.ok(await store.replace(lastId(), text, other, 1_000));
     response.end('late');
-  });
-  const [[warning], answer] = await Promise.all([once(process, 'warning'), send()]);
-  assert.equal(answer, '200 late');
-  assert.match(warning.message, /its record is gone, or is that of another attempt/);
+  };
+  const send = await start(t, seen, late, { locks: own });
+  assert.equal(await send(), '200 late');
+  await until(() => warnings.length === 1, 'the warning');
+  assert.match(String(warnings[0]?.message), /its record is gone, or is that of another attempt/);
   assert.equal(await send(), `409 ${UNKNOWN}`);
 });
 
