@@ -55,7 +55,7 @@ export default {
     },
     {
       file: 'js/idempotency/attempt.ts',
-      was: 'JSON.stringify([owner, key])',
+      was: 'JSON.stringify([caller, key])',
       becomes: 'JSON.stringify([key])',
       tests: ['idempotency/behaviour'],
     },
@@ -88,6 +88,18 @@ export default {
       was: "methods: ['POST', 'PATCH'],",
       becomes: "methods: ['POST'],",
       tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/attempt.ts',
+      was: '  const linger = 0;',
+      becomes: '  const linger = undefined;',
+      tests: ['idempotency/corners'],
+    },
+    {
+      file: 'js/idempotency/response.ts',
+      was: 'copy.ended || response.writableEnded',
+      becomes: 'response.writableEnded',
+      tests: ['idempotency/compression'],
     },
     {
       file: 'js/idempotency/store.ts',
