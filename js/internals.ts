@@ -7,7 +7,7 @@
 /** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
-export { joinNames, leaderLockOf, RESERVED_SUFFIXES } from './base/names.js';
+export { checkJob, joinNames, leaderLockOf, markOf, RESERVED_SUFFIXES } from './base/names.js';
 /** @internal */
 export { printable } from './base/printable.js';
 /** @internal */

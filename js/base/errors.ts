@@ -328,7 +328,7 @@ export class StaleFenceError extends LockError {
 /**
  * The body of `runOnce` has ended well, but its slot may not be marked as done, so with `retry` another caller may run it
  * again; or without `retry`, the slot is done, but the result of `keepResult` may not be kept. `cause` is the reason: no
- * answer, a refusal, or a marker that was released by force.
+ * answer, a refusal, a mark that was released by force, or a lock that the body has released itself.
  *
  * @example
  * ```ts

@@ -18,6 +18,8 @@ const SUFFIX_LENGTHS = [...RESERVED_SUFFIXES].map(({ length }) => length);
 const SUFFIX_MIN = Math.min(...SUFFIX_LENGTHS);
 const SUFFIX_MAX = Math.max(...SUFFIX_LENGTHS);
 const LEADER = 'leader:';
+const MARK = 'once:';
+const BEFORE_SLOT = '@';
 const COLON = ':'.charCodeAt(0);
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;
@@ -37,6 +39,36 @@ export function joinNames(first: string, last: string, separator: string): strin
     `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
   const escaped = first.replaceAll('%', written).replaceAll(separator, written);
   return `${escaped}${separator}${last}`;
+}
+
+/**
+ * The name of the key that marks a slot of `runOnce` as done; `''` stands for all planned times of a job. Marks begin alike, so
+ * that no job has one for its lock, see `checkJob`.
+ *
+ * @internal
+ */
+export function markOf(job: string, slot: string): string {
+  return `${MARK}${joinNames(job, slot, BEFORE_SLOT)}`;
+}
+
+/** The job of which a lock is a mark, so that both can be counted together; of any other lock its name. @internal */
+export function jobOf(lock: string): string {
+  return isMark(lock) ? lock.slice(MARK.length, lock.indexOf(BEFORE_SLOT)) : lock;
+}
+
+function isMark(lock: string): boolean {
+  return lock.startsWith(MARK) && lock.includes(BEFORE_SLOT);
+}
+
+/**
+ * Refuses a job whose lock would have the name of a mark.
+ *
+ * @internal
+ */
+export function checkJob(key: string): void {
+  if (!isMark(key)) return;
+  const message = `the key of runOnce must not begin with "${MARK}" and have an "${BEFORE_SLOT}", as the marks of slots that are done, got ${show(key)}`;
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 /**

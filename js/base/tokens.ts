@@ -20,21 +20,37 @@ export function askedAt(token: string): Date | null {
   return Number.isNaN(asked.getTime()) ? null : asked;
 }
 
-/** In the marker of a slot that is done, between its token and its state: no token has a space. @internal */
-export const BEFORE_STATE = ' ';
-/** The state of a slot that is done and keeps no result; otherwise it is the JSON of the result, which this is not. @internal */
-export const DONE = 'done';
+/**
+ * The value of the key that marks a slot of `runOnce` as done, `<token> done[@<planned time>][ <JSON of the result>]`: the token
+ * is that of the lock under which it was marked, and no token has a space.
+ *
+ * @internal
+ */
+export interface DoneMark {
+  /** Of a job with planned times the last that is done, as `toISOString()` writes it. */
+  readonly time?: string | undefined;
+  /** The result that the slot keeps. */
+  readonly json?: string | undefined;
+}
 
-/** The state in the marker of a slot of `runOnce` that is done; undefined in the token of a holder. @internal */
-export function slotStateOf(token: string): string | undefined {
-  const at = token.indexOf(BEFORE_STATE);
+const MARK = /^(hf1\.[^ ]+) done(?:@([^ ]+))?(?: (.*))?$/s;
+
+/** @internal */
+export function writeMark(token: string, { time, json }: DoneMark): string {
+  const planned = time === undefined ? '' : `@${time}`;
+  return `${token} done${planned}${json === undefined ? '' : ` ${json}`}`;
+}
+
+/** What a value says of a slot that is done; undefined for any other value. @internal */
+export function readMark(value: string): DoneMark | undefined {
+  const [, token, time, json] = MARK.exec(value) ?? [];
   // Other code may hold a lock by any value.
-  return at === -1 || clientOf(token) === null ? undefined : token.slice(at + 1);
+  return token === undefined || clientOf(token) === null ? undefined : { time, json };
 }
 
 /**
- * The label of a token of holdfast, `hf1.<client>.<n>.<label>`, as its caller has given it. Behind a space stands the
- * state of a slot. An owner that its caller has named is its own label.
+ * The label of a token of holdfast, `hf1.<client>.<n>.<label>`, as its caller has given it. Behind a space stands
+ * what a mark says. An owner that its caller has named is its own label.
  */
 export function labelOf(token: string): string | undefined {
   const written = /^hf1\.[^.]+\.\d+(?:\/\d+){0,2}\.([^ ]+)/.exec(token)?.[1];

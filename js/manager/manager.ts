@@ -2,7 +2,15 @@ import { EventEmitter } from 'node:events';
 import { onAbort } from '../base/abort.js';
 import { checkWhole, show } from '../base/checks.js';
 import { argumentError, LockConnectionError, LockError, LockLostError } from '../base/errors.js';
-import { checkKey, checkName, checkNames, checkSlot, leaderLockOf } from '../base/names.js';
+import {
+  checkJob,
+  checkKey,
+  checkName,
+  checkNames,
+  checkSlot,
+  leaderLockOf,
+  markOf,
+} from '../base/names.js';
 import { tokenOfOwner } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
 import { shareOf } from '../base/tokens.js';
@@ -67,7 +75,7 @@ import {
   WAIT_STEAL,
 } from '../native/records.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
-import { markerOf, runOnce } from '../once/run.js';
+import { runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
 import { checkCallback, runUnder } from '../request/request.js';
 import {
@@ -310,14 +318,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * its lock; until then the next caller runs it again.
    *
    * @param body - Gets the lock `key`, the name of the slot, and with `cron` the names of those before it that were missed:
-   *   planned after the last one that is done, while that is kept, and not done; at most 99, the earliest first.
+   *   planned after the last one that is done, while that is kept; at most the last 99, the earliest first.
    * @returns Whether the body ran here, and its value; or why not: the slot is `'done'`, or another client holds
    *   the lock for longer than `wait`.
    * @throws The error of the body, before any other error.
-   * @throws LockLostError if the lock was lost while the body ran, so that with `retry` the slot is not done;
-   *   `result` is the body's value.
-   * @throws LockUnmarkedError if the body has ended well, but the slot or its result may not be marked: no answer came, or
-   *   the mark was refused or released; `result` is the body's value.
+   * @throws LockLostError if the lock was lost before the body could begin, or while it ran, so that with `retry` the slot
+   *   may not be done; `result` is the body's value.
+   * @throws LockUnmarkedError if the body has ended well, but the slot or its result may not be marked: no answer came for
+   *   10 s, the mark was refused or released, or the body has released the lock; `result` is the body's value.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -332,11 +340,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     body: (lock: Lock, slot: string, missed: readonly string[]) => T,
   ): Promise<OnceResult<Awaited<T>>> {
     this.#check(key);
+    checkJob(key);
     const given = checkOnceOptions(options, this.#defaults);
     const request = withOrigin(given.request, this.runOnce);
     const once = { ...given, request };
     const nested = NestedCall.of(this, key, request, this.runOnce);
-    this.#check(markerOf(key, once.slots.sample));
+    this.#check(markOf(key, once.slots.mark));
     checkCallback(body);
     refuseOnQuorum(this.#errors, 'runOnce');
     const manager = {
@@ -347,7 +356,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       take: (name: string, request: AcquireRequest) =>
         this.#take(name, request, nested) as Promise<HeldLock | null>,
       takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
-      isHeld: async (name: string) => (await this.#holdersOf(name)).length > 0,
       replace: (
         owner: Pick<LockJson, 'name' | 'token'>,
         value: string,

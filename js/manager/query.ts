@@ -1,15 +1,7 @@
 /** The holders and waiters of all locks, as the store has them. */
 
 import { ownerOf } from '../base/owners.js';
-import {
-  askedAt,
-  clientOf,
-  DONE,
-  isForeign,
-  labelOf,
-  shareOf,
-  slotStateOf,
-} from '../base/tokens.js';
+import { askedAt, clientOf, isForeign, labelOf, readMark, shareOf } from '../base/tokens.js';
 import type { LockMode } from '../lock/lock.js';
 import type { QueryRequest } from '../lock/options.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
@@ -229,8 +221,8 @@ function stateOf(
   token: string,
   idle: number | undefined,
 ): Pick<HeldLockInfo, 'idleFor' | 'result' | 'state'> {
-  const slot = slotStateOf(token);
-  if (slot !== undefined) return { state: 'done', result: slot !== DONE, idleFor: null };
+  const mark = readMark(token);
+  if (mark !== undefined) return { state: 'done', result: mark.json !== undefined, idleFor: null };
   const state = isForeign(token) ? 'foreign' : idle === undefined ? 'held' : 'idle';
   return { state, result: false, idleFor: idle ?? null };
 }

@@ -2,6 +2,7 @@
 
 import { show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import { jobOf } from '../base/names.js';
 import { kindsWarning, type Warning } from '../manager/warnings.js';
 
 /**
@@ -22,7 +23,7 @@ export type LockKinds = readonly string[] | ((name: string) => string);
 /** The kind of each name that has no other. */
 const OTHER = 'other';
 const KINDS_MAX = 100;
-/** The characters that end the constant part of a name. With `@` the marker of a slot of `runOnce` has the kind of its key. */
+/** The characters that end the constant part of a name. */
 const SEPARATOR = /[:/._@#|,;=+~\s{}-]/u;
 const END_OF_KIND = new RegExp(`^(?:$|\\d|${SEPARATOR.source})`, 'u');
 
@@ -59,7 +60,8 @@ export class Kinds {
   #kind(name: string): string {
     // It runs in the middle of an acquire or a release, which must not fail for a label.
     try {
-      const kind: unknown = this.#kindOf(name);
+      // The marks of a job are of its own kind.
+      const kind: unknown = this.#kindOf(jobOf(name));
       if (typeof kind === 'string') return kind;
       this.#warn(kindsWarning(`the function kinds answered ${show(kind)}, not a string`));
     } catch (error) {

@@ -1,6 +1,6 @@
 /** The options of `runOnce`, and its result. */
 
-import { checkBoolean, checkObject, checkWhole } from '../base/checks.js';
+import { checkBoolean, checkObject } from '../base/checks.js';
 import type { Duration } from '../base/time.js';
 import {
   type AcquireOptions,
@@ -8,8 +8,6 @@ import {
   fillWaiting,
   LOCK_TIMES,
   type LockDefaults,
-  TTL_MS_MAX,
-  TTL_MS_MIN,
 } from '../lock/options.js';
 import { WAIT_NEVER } from '../native/records.js';
 import { checkSlots, type Slots } from './slots.js';
@@ -39,9 +37,9 @@ export interface OnceOptions
   /**
    * A cron pattern of five fields, of six with seconds in front, or a name such as `'@daily'`. The slot is the planned time
    * at which the call was made, by the server's clock: the last one, however late the call is, or the next one if that is
-   * less than a minute and less than a quarter of the time between the two ahead. A time that the clocks of `timeZone` skip
-   * is planned for the end of the gap; of a time that they show twice, the first is planned. Patterns that plan several hours
-   * of a day have no run in the gap, and one at each of two such times.
+   * less than a minute and less than a quarter of the time between the two ahead. When the clocks of `timeZone` change, a
+   * pattern with one time a day runs at the end of the gap if that time is skipped, and at the first of two such times; one
+   * with several minutes or hours there has no run in the gap, and one at each of two such times.
    *
    * @default undefined
    */
@@ -67,16 +65,16 @@ export interface OnceOptions
    */
   readonly retry?: boolean | undefined;
   /**
-   * How long a slot stays done, in whole ms, at most 366 days. It must be at least `every`, and longer than any process
-   * can be late. With `cron` it is at least the time until the next planned one.
+   * How long a slot stays done, from 50 ms to 366 days. It must be at least `every`, and longer than any process
+   * can be late. With `cron` a slot stays done at least until the next planned time, however far that is.
    *
-   * @default 86400000 (24 h); with `every` twice its length, with `cron` 16 times that until the next, at least 60000
+   * @default 86400000 (24 h); with `every` twice its length, with `cron` 16 times that until the next; from 60000 to 366 days
    */
   readonly keep?: Duration | undefined;
   /**
    * Whether the slot keeps what its body returns, for as long as it is done: every later caller with this option gets it
-   * as `value`. It is kept as JSON, of up to 65536 bytes, in the key that marks the slot. A larger result, or one that
-   * has no JSON, counts as an error of the body.
+   * as `value`; with `cron` for the last planned time alone. It is kept as JSON, of up to 65536 bytes, in the key that
+   * marks the slot. A larger result, or one that has no JSON, counts as an error of the body.
    *
    * @default false
    */
@@ -172,8 +170,6 @@ const OPTIONS = [
   'timeZone',
 ];
 const TIMES: ReadonlySet<string> = new Set([...LOCK_TIMES, 'every', 'keep']);
-/** The marker's lease is half as long, and none is shorter than the least. */
-const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 
 /** @internal */
 export function checkOnceOptions(options: unknown, defaults: LockDefaults): OnceRequest {
@@ -185,7 +181,6 @@ export function checkOnceOptions(options: unknown, defaults: LockDefaults): Once
   checkBoolean(keepResult, 'keepResult');
   const slots = checkSlots({ every, cron, timeZone, slot }, keep);
   const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true, linger: 0 });
-  checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,
     slots,

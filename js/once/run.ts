@@ -1,18 +1,17 @@
-/** Runs a body once per slot: a lock for the body, and a second one, left to expire, that marks the slot. */
+/** Runs a body once per slot: under a lock, without which no slot is marked. */
 
-import { onAbort } from '../base/abort.js';
 import {
   argumentError,
   LockConnectionError,
+  type LockLostError,
   LockTimeoutError,
   LockUnmarkedError,
 } from '../base/errors.js';
-import { BEFORE_STATE, DONE, slotStateOf } from '../base/tokens.js';
-import { HeldLock } from '../lock/held-lock.js';
-import type { Lock, LockJson } from '../lock/lock.js';
-import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
-import { SHARE_EXCLUSIVE, WAIT_NEVER } from '../native/records.js';
+import type { HeldLock } from '../lock/held-lock.js';
+import type { Lock } from '../lock/lock.js';
+import type { AcquireRequest } from '../lock/options.js';
 import { runUnder } from '../request/request.js';
+import { type Finding, Mark, type MarkManager, type Run } from './mark.js';
 import type { OnceRequest, OnceResult } from './options.js';
 import type { Slot, Slots } from './slots.js';
 
@@ -20,37 +19,14 @@ import type { Slot, Slots } from './slots.js';
 export type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;
 
 /** What a run needs of its manager. @internal */
-export interface OnceManager {
+export interface OnceManager extends MarkManager {
   readonly server: string;
-  /** A monotonic clock, in ms. */
-  now(): number;
-  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
-  serverTime(name: string): number | undefined;
   /** Takes a lock, or answers `null` if it is held and the request says not to wait. */
   take(name: string, request: AcquireRequest): Promise<HeldLock | null>;
-  /** Takes a lock that is free, or answers the value of the one that is held. */
-  takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
-  /** Whether anybody holds a lock. */
-  isHeld(name: string): Promise<boolean>;
-  /** Gives the lock `owner` another value, and a lease of `ttl` ms that is not renewed. */
-  replace(
-    owner: Pick<LockJson, 'name' | 'token'>,
-    value: string,
-    terms: { readonly ttl: number; readonly leaveToExpire: boolean },
-  ): Promise<HeldLock>;
 }
 
-/** How often a caller that waits for the end of a body without its lock looks whether the slot is done. */
-const MARKER_POLL_MS = 1_000;
-/** Every command about the marker carries its value, and Redis keeps it for as long as the slot is done. */
+/** Every command about the mark carries its value, and Redis keeps it for as long as the slot is done. */
 const RESULT_BYTES_MAX = 65_536;
-/** How many slots before the present one are looked at, with a command each. */
-const MISSED_MAX = 100;
-
-/** The name of the lock that marks a slot. @internal */
-export function markerOf(key: string, slot: string): string {
-  return `${key}@${slot}`;
-}
 
 /** See `LockManager.runOnce`. `owner` stands for the manager. @internal */
 export async function runOnce<T>(
@@ -68,136 +44,76 @@ export async function runOnce<T>(
     const slot = slotOf(manager, key, once.slots, waited);
     const refused = { ran: false, slot: slot.name } as const;
     if (lock === null) return { ...refused, reason: 'running' };
-    const deadline = called + Math.max(0, once.request.wait);
-    const taken = await takeMarker(manager, markerOf(key, slot.name), { once, slot, deadline });
-    if (!(taken instanceof HeldLock)) {
-      await lock.release();
-      if (taken === null) return { ...refused, reason: 'running' };
-      return { ...refused, reason: 'done', ...(taken as { value?: Awaited<T> }) };
+    const run = { lock, slot, once };
+    const mark = new Mark(manager, run);
+    const found = await begin(mark, run, called + Math.max(0, once.request.wait));
+    if (found.is === 'open') {
+      const value = await runUnder(owner, [lock], () => runMarked(mark, run, found.missed, body));
+      return { ran: true, slot: slot.name, value };
     }
-    const marker = new Marker(manager, taken, slot.keep);
-    const run = () => runMarked(manager, { lock, slot, marker, once }, body);
-    return {
-      ran: true,
-      slot: slot.name,
-      value: (await runUnder(owner, [lock], run)) as Awaited<T>,
-    };
+    await lock.release();
+    if (found.is === 'taken') return { ...refused, reason: 'running' };
+    const { value } = found as { value?: Awaited<T> };
+    return { ...refused, reason: 'done', ...(value === undefined ? {} : { value }) };
   } catch (error) {
     await lock?.release().catch(() => {});
     throw error;
   }
 }
 
-/** A slot that runs. */
-interface SlotRun {
-  readonly lock: Lock;
-  readonly slot: Slot;
-  readonly marker: Marker;
-  readonly once: OnceRequest;
+/** Finds what the mark says, and without `retry` marks a slot that is open, whose lock is held after that. */
+async function begin(mark: Mark, { lock, once }: Run, deadline: number): Promise<Finding> {
+  try {
+    for (;;) {
+      const found = await mark.find(deadline);
+      if (found.is !== 'open') return found;
+      lock.assertHeld();
+      if (once.retry || (await mark.before())) return found;
+    }
+  } catch (error) {
+    await mark.release();
+    throw error;
+  }
 }
 
-/** Runs the body, and marks the slot before or after it. A marker that is not left is free before the lock is. */
+/** Runs the body, and with `retry` marks the slot. Nothing is awaited between the last look at the lock and the body. */
 async function runMarked<T>(
-  manager: OnceManager,
-  run: SlotRun,
+  mark: Mark,
+  run: Run,
+  missed: readonly string[],
   body: OnceBody<T>,
 ): Promise<Awaited<T>> {
-  const { lock, slot, marker, once } = run;
-  // Without its lock the body marks nothing, so the slot is free for the next caller, who need not wait for its end.
-  const forget = once.retry ? onAbort(lock.signal, () => marker.release()) : undefined;
+  const { lock, slot, once } = run;
   try {
-    const missed = await missedBefore(manager, lock.name, slot);
-    if (!once.retry) await marker.markBefore();
     const value = await body(lock, slot.name, missed);
     const json = once.keepResult ? jsonOf(lock.name, value) : undefined;
-    // The loss of the lock is reported when it is released.
-    if (lock.held && (once.retry || json !== undefined)) {
-      await marker.markAfter(json).catch((cause) => {
+    if (!once.retry && json === undefined) return value;
+    const loss = lossOf(lock);
+    // Any other loss is reported when the lock is released.
+    if (loss?.reason === 'released') throw unmarked(run, value, loss);
+    if (loss === undefined) {
+      await mark.after(json).catch((cause) => {
         throw unmarked(run, value, cause);
       });
     }
     return value;
   } finally {
-    forget?.();
-    await marker.release();
+    await mark.release();
   }
 }
 
-/**
- * The slots before this one that are not done, the earliest first: those after the last that is. If none of them is known
- * as done, the job may be new, so none counts as missed.
- */
-async function missedBefore(
-  manager: OnceManager,
-  key: string,
-  { earlier = () => [] }: Slot,
-): Promise<string[]> {
-  const missed: string[] = [];
-  for (const slot of earlier()) {
-    if (await manager.isHeld(markerOf(key, slot))) return missed.reverse();
-    if (missed.push(slot) === MISSED_MAX) break;
+/** Why a lock is not held; undefined if it is. */
+function lossOf(lock: Lock): LockLostError | undefined {
+  try {
+    lock.assertHeld();
+    return undefined;
+  } catch (error) {
+    return error as LockLostError;
   }
-  return [];
-}
-
-/** The lock that marks a slot. Its value tells whether a body runs, or the slot is done: a token has no space. */
-class Marker {
-  readonly #manager: OnceManager;
-  readonly #keep: number;
-  readonly #token: string;
-  #held: HeldLock;
-  #isLeft = false;
-
-  constructor(manager: OnceManager, held: HeldLock, keep: number) {
-    this.#manager = manager;
-    this.#keep = keep;
-    this.#token = held.token;
-    this.#held = held;
-  }
-
-  /** Marks the slot before its body. If that fails no body runs, so the mark is given back. */
-  async markBefore(): Promise<void> {
-    await this.#write(DONE, false);
-    await this.#held.expireIn(this.#keep);
-    this.#isLeft = true;
-  }
-
-  /** Marks the slot after its body. The server compares the value until then, so a body that was overtaken fails. */
-  async markAfter(json: string | undefined): Promise<void> {
-    await this.#write(json ?? DONE, true);
-    this.#isLeft = true;
-    // The server has it all: this only forgets the lease here.
-    await this.#held.expireIn(this.#keep).catch(() => {});
-  }
-
-  async #write(state: string, leaveToExpire: boolean): Promise<void> {
-    const owner = { name: this.#held.name, token: this.#isLeft ? this.#value(DONE) : this.#token };
-    const terms = { ttl: this.#keep, leaveToExpire };
-    this.#held = await this.#manager.replace(owner, this.#value(state), terms);
-  }
-
-  #value(state: string): string {
-    return `${this.#token}${BEFORE_STATE}${state}`;
-  }
-
-  /** Frees the slot unless it is marked. */
-  async release(): Promise<void> {
-    if (!this.#isLeft) await this.#held.release().catch(() => {});
-  }
-}
-
-/** What a marker says of a slot that is done: its result, if there is one. */
-type Mark = { readonly value?: unknown };
-
-/** Reads the value of a marker that is held; undefined if its body runs. */
-function readMark(marker: string): Mark | undefined {
-  const state = slotStateOf(marker);
-  if (state === undefined) return undefined;
-  return state === DONE ? {} : { value: JSON.parse(state) };
 }
 
 /** The error for a body that has ended well, and whose slot or result is not known to be kept. */
-function unmarked({ lock, slot, once }: SlotRun, value: unknown, cause: Error): Error {
+function unmarked({ lock, slot, once }: Run, value: unknown, cause: Error): Error {
   const outcome = once.retry
     ? 'but the slot may not be marked as done, so another caller may run it again'
     : 'and the slot is done, but its result may not be kept for other callers';
@@ -224,28 +140,6 @@ function jsonOf(key: string, value: unknown): string | undefined {
   throw argumentError('ERR_OUT_OF_RANGE', message);
 }
 
-/**
- * Takes a marker, or answers what it says of a slot that is done, or `null` if a body runs: one that has lost the lock,
- * which is held here now. It frees the marker when it knows that, or its lease ends, so a caller with patience waits.
- */
-async function takeMarker(
-  manager: OnceManager,
-  name: string,
-  { once, slot, deadline }: { once: OnceRequest; slot: Slot; deadline: number },
-): Promise<HeldLock | Mark | null> {
-  const request = requestOfMarker(once, slot.keep);
-  for (;;) {
-    const found = await manager.takeOrRead(name, request);
-    if (typeof found !== 'string') return found;
-    const mark = readMark(found);
-    if (mark !== undefined) return once.keepResult ? mark : {};
-    const wait = Math.ceil(Math.min(deadline - manager.now(), MARKER_POLL_MS));
-    if (wait <= 0) return null;
-    const taken = await takeInTime(manager, name, { ...request, wait });
-    if (taken !== null) return taken;
-  }
-}
-
 /** Takes the lock of the body, or answers `null` if another client holds it for longer than the caller waits. */
 async function takeInTime(
   manager: OnceManager,
@@ -258,31 +152,6 @@ async function takeInTime(
     if (error instanceof LockTimeoutError) return null;
     throw error;
   }
-}
-
-/**
- * The marker's lease is half as long as that of the lock. Both are renewed at a third, so after a crash the marker
- * ends first: who gets the lock then finds the marker only if the slot is marked.
- */
-function requestOfMarker({ request }: OnceRequest, keep: number): AcquireRequest {
-  const ttl = Math.max(TTL_MS_MIN, Math.min(keep, Math.floor(request.ttl / 2)));
-  const { label, stallTimeout, origin, signal } = request;
-  return {
-    ttl,
-    label,
-    stallTimeout,
-    origin,
-    signal,
-    renew: true,
-    maxHold: Number.POSITIVE_INFINITY,
-    wait: WAIT_NEVER,
-    share: SHARE_EXCLUSIVE,
-    permits: 1,
-    reentrant: false,
-    leaveToExpire: false,
-    linger: 0,
-    awaitRelease: true,
-  };
 }
 
 function slotOf(manager: OnceManager, key: string, slots: Slots, waited: number): Slot {

@@ -2,21 +2,29 @@
 
 import { checkText, checkWhole } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { TTL_MS_MIN } from '../lock/options.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/options.js';
 import { CronPlan } from './cron.js';
 
 /** A slot, and for how long it stays done, in ms. @internal */
 export interface Slot {
   readonly name: string;
   readonly keep: number;
-  /** The slots before this one that may still be known as done, the latest first. */
-  readonly earlier?: () => Iterable<string>;
+  /** When it was planned, if it was. All planned times of a job have one mark, which tells the last that is done. */
+  readonly planned?: PlannedSlot;
+}
+
+/** @internal */
+export interface PlannedSlot {
+  /** In ms since 1970. */
+  readonly time: number;
+  /** The names of the slots between `last`, the time of an earlier one, and this, the earliest first: the last 99. */
+  since(last: number): string[];
 }
 
 /** The slots of a job. @internal */
 export interface Slots {
-  /** One of their names. Those that a time chooses have all the same length. */
-  readonly sample: string;
+  /** The second part of the name of their mark, or one that is as long. */
+  readonly mark: string;
   /** The slot, if its caller has named it. */
   readonly named?: Slot;
   /** The slot of a call at `time`, in ms since 1970. */
@@ -31,11 +39,15 @@ interface Choice {
   readonly slot: unknown;
 }
 
+/** The slot in the name of the mark of all planned times: none that is named is empty. @internal */
+export const ALL_PLANNED = '';
 const DAY_MS = 86_400_000;
 const KEEP_MS_MAX = 366 * DAY_MS;
 const KEEP_MS_LEAST = 60_000;
 /** For how many planned times a slot stays done: so many that are missed can be told. */
 const KEPT_TIMES = 16;
+/** A body is told of no more slots that were missed. */
+const MISSED_MAX = 99;
 
 /** @internal */
 export function checkSlots({ every, cron, timeZone, slot }: Choice, keep: unknown): Slots {
@@ -57,7 +69,7 @@ function namedSlot(slot: unknown, keep: unknown): Slots {
   checkText(name, 'slot');
   if (name === '') throw argumentError('ERR_INVALID_ARG_VALUE', 'slot must not be empty');
   const named = { name, keep: checkKeep(keep, TTL_MS_MIN) ?? DAY_MS };
-  return { sample: name, named, at: () => named };
+  return { mark: name, named, at: () => named };
 }
 
 function nameOf(planned: Date): string {
@@ -71,7 +83,7 @@ function evenSlots(every: unknown, keep: unknown): Slots {
   const ms = every as number;
   const kept = checkKeep(keep, ms) ?? usualKeep(2 * ms);
   return {
-    sample: nameAt(0),
+    mark: nameAt(0),
     at: (time) => ({ name: nameAt(Math.round(time / ms) * ms), keep: kept }),
   };
 }
@@ -80,18 +92,23 @@ function plannedSlots(cron: unknown, timeZone: unknown, keep: unknown): Slots {
   const plan = CronPlan.of(cron, timeZone ?? 'UTC');
   const given = checkKeep(keep, TTL_MS_MIN);
   return {
-    sample: nameAt(0),
+    mark: ALL_PLANNED,
     at: (now) => {
       const { time, gap } = plan.at(now);
-      const kept = Math.min(KEEP_MS_MAX, Math.max(given ?? usualKeep(KEPT_TIMES * gap), gap));
-      const earlier = () => names(plan.before(time, now - kept));
-      return { name: nameAt(time), keep: kept, earlier };
+      // However rare the planned times are, one is done until the next.
+      const kept = Math.min(TTL_MS_MAX, Math.max(given ?? usualKeep(KEPT_TIMES * gap), gap));
+      const since = (last: number) => namesOf(plan.before(time, last + 1));
+      return { name: nameAt(time), keep: kept, planned: { time, since } };
     },
   };
 }
 
-function* names(times: Iterable<number>): Generator<string, void, undefined> {
-  for (const time of times) yield nameAt(time);
+function namesOf(times: Iterable<number>): string[] {
+  const names: string[] = [];
+  for (const time of times) {
+    if (names.push(nameAt(time)) === MISSED_MAX) break;
+  }
+  return names.reverse();
 }
 
 function checkKeep(keep: unknown, least: number): number | undefined {

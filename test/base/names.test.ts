@@ -7,9 +7,12 @@ import fc from 'fast-check';
 interface Internals {
   joinNames(first: string, last: string, separator: string): string;
   leaderLockOf(name: string): string;
+  markOf(job: string, slot: string): string;
+  checkJob(key: string): void;
 }
 
-const { joinNames, leaderLockOf } = require('../../../dist/internals.js') as Internals;
+const { checkJob, joinNames, leaderLockOf, markOf } =
+  require('../../../dist/internals.js') as Internals;
 
 /** Short names of the characters that matter: most pairs of them would meet if they were joined carelessly. */
 const tricky = (more: string) =>
@@ -76,4 +79,18 @@ test('no two leaders campaign for one lock', () => {
     }),
     { examples: [['x', 'leader:x']] },
   );
+});
+
+test('no two slots have one mark, and no mark is the lock of a job or a leader', () => {
+  const [name, slot] = [tricky('once:'), tricky('once:')];
+  fc.assert(
+    fc.property(name, slot, name, slot, (job, one, other, another) => {
+      const mark = markOf(job, one);
+      assert.equal(mark === markOf(other, another), job === other && one === another);
+      assert.notEqual(mark, leaderLockOf(other));
+      assert.throws(() => checkJob(mark), { code: 'ERR_INVALID_ARG_VALUE' });
+    }),
+    { numRuns: 5_000, examples: [['a', 'b@c', 'a@b', 'c']] },
+  );
+  for (const job of ['report', 'me@example.com', 'once:a', 'at:once:a@b']) checkJob(job);
 });

@@ -29,7 +29,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await Promise.all(managers.map((each) => each.close()));
-  const left = (await server.admin.keys('*')).filter((key) => !/fence$|^lock:job@/.test(key));
+  const left = (await server.admin.keys('*')).filter((key) => !/fence$|^lock:once:job@/.test(key));
   assert.deepEqual(left, []);
   await server.admin.flushall();
 });

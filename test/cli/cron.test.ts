@@ -123,7 +123,7 @@ test('with --once a command that fails is run again only with --retry', async ()
   await ends(7, env, 'run', 'job', '--once', 'b', '--retry', ...fails);
   await ends(0, env, 'run', 'job', '--once', 'b', '--retry', '--keep', '60d', '--', 'true');
   await ends(75, env, 'run', 'job', '--once', 'b', '--retry', '--', 'true');
-  assert.ok((await leaseOf('job@b')) > 59 * 86_400_000);
+  assert.ok((await leaseOf('once:job@b')) > 59 * 86_400_000);
   await ends(64, env, 'run', 'job', '--retry', '--', 'true');
   await ends(64, env, 'run', 'job', '--once', 'a', '--at-least', '1s', '--', 'true');
 });

@@ -305,33 +305,33 @@ test('a slot that is done is told as that, and its release says that the job may
   assert.deepEqual(
     held.map(({ name, state, result }) => [name, state, result]),
     [
-      ['bill@may', 'done', true],
-      ['mail@may', 'done', false],
+      ['once:bill@may', 'done', true],
+      ['once:mail@may', 'done', false],
     ],
   );
   const { stdout } = await ends(0, env, 'ls');
-  assert.match(stdout, /^bill@may +done +\S+ \(result kept\) +(1h00m|59m\d\ds)$/m);
-  assert.match(stdout, /^mail@may +done +web-2 +(1h00m|59m\d\ds)$/m);
-  const shown = await ends(0, env, 'show', 'bill@may');
+  assert.match(stdout, /^once:bill@may +done +\S+ \(result kept\) +(1h00m|59m\d\ds)$/m);
+  assert.match(stdout, /^once:mail@may +done +web-2 +(1h00m|59m\d\ds)$/m);
+  const shown = await ends(0, env, 'show', 'once:bill@may');
   assert.match(
     shown.stdout,
-    /^Lock "bill@may" marks a slot that is done until .+, with its result: /,
+    /^Lock "once:bill@may" marks a slot that is done until .+, with its result: /,
   );
-  const json = JSON.parse((await ends(0, env, 'show', 'mail@may', '--json')).stdout);
+  const json = JSON.parse((await ends(0, env, 'show', 'once:mail@may', '--json')).stdout);
   assert.deepEqual([json.holders[0].state, json.holders[0].result], ['done', false]);
   const watching = new Running(['watch', '--interval', '20ms'], env);
-  await watching.says(/mail@may: done, by web-2$/m);
+  await watching.says(/once:mail@may: done, by web-2$/m);
   watching.child.kill('SIGINT');
   await watching.ended;
-  const refused = await ends(1, env, 'release', 'mail@may', '--yes');
+  const refused = await ends(1, env, 'release', 'once:mail@may', '--yes');
   assert.match(refused.stderr, /marks a slot that is done: add --done .* its job may run again/);
-  assert.equal((await locks.query({ name: 'mail@may' })).held.length, 1);
-  await ends(0, env, 'release', 'mail@may', '--yes', '--done');
+  assert.equal((await locks.query({ name: 'once:mail@may' })).held.length, 1);
+  await ends(0, env, 'release', 'once:mail@may', '--yes', '--done');
   assert.equal((await others.runOnce('mail', { slot: 'may' }, () => 1)).ran, true);
 });
 
 test('a slot whose body runs is held, and not done before the body with retry has ended', async () => {
-  const stateOf = async () => (await others.query({ name: 'bill@may' })).held[0]?.state;
+  const stateOf = async () => (await others.query({ name: 'once:bill@may' })).held[0]?.state;
   await locks.runOnce('bill', { slot: 'may', retry: true }, async () => {
     assert.equal(await stateOf(), 'held');
   });

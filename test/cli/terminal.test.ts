@@ -157,10 +157,10 @@ test('release asks, and does nothing unless the answer is yes', async () => {
 
 test('release of a slot that is done says that its job may run again', async () => {
   await locks.runOnce('bill', { slot: 'may', keep: '1h', label: 'web-1' }, () => {});
-  terminal.holdfast('release', 'bill@may');
+  terminal.holdfast('release', 'once:bill@may');
   await terminal.shows(/marks a slot as done, by web-1.+its job may run again.+\[y\/N\]/s);
   terminal.line('y');
-  await terminal.shows(/^Lock "bill@may" marks no slot as done any more\.$/m);
+  await terminal.shows(/^Lock "once:bill@may" marks no slot as done any more\.$/m);
   assert.equal((await locks.query()).held.length, 0);
 });
 

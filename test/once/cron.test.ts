@@ -2,15 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, type TestContext, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import type { LockManager } from '../support/holdfast.js';
-import { connect } from '../support/holdfast.js';
+import { connect, holdfast } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { spawnProgram } from '../support/program.js';
+import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
+const { LockLostError } = holdfast;
 const { CronPlan } = require('../../../dist/internals.js') as { CronPlan: Plans };
 const [SECOND, MINUTE, HOUR] = [1_000, 60_000, 3_600_000];
 
@@ -188,7 +190,7 @@ for (const kind of ['redis', 'memory'] as const) {
         slot,
         new Date(CronPlan.of(options.cron, options.timeZone).at(Date.now()).time).toISOString(),
       );
-      const [marker] = (await one.query({ name: `report@${slot}` })).held;
+      const [marker] = (await one.query({ name: 'once:report@' })).held;
       assert.ok(marker?.ttl !== null && (marker?.ttl ?? 0) > 15 * 24 * HOUR, `${marker?.ttl}`);
     });
 
@@ -241,6 +243,19 @@ for (const kind of ['redis', 'memory'] as const) {
       }
     });
 
+    test('a result is kept for the last planned time', async () => {
+      const locks = await open(target());
+      const options = { cron: '0 0 1 1 *', keepResult: true };
+      assert.ok((await locks.runOnce('yearly', options, () => [1])).ran);
+      const { ran, value } = await locks.runOnce('yearly', options, () => assert.fail());
+      assert.deepEqual([ran, value], [false, [1]]);
+      const { held } = await locks.query({ name: 'once:yearly@' });
+      assert.deepEqual(
+        held.map(({ state, result }) => [state, result]),
+        [['done', true]],
+      );
+    });
+
     test('a Date names its slot', async () => {
       const locks = await open(target());
       const planned = new Date('2026-11-26T09:00:00Z');
@@ -281,6 +296,155 @@ for (const kind of ['redis', 'memory'] as const) {
       }
       assert.equal(locks.stats().requests, requests);
     });
+  });
+}
+
+describe('far ahead', () => {
+  let visits = 0;
+  /** Planned times at which a body ran, and what each was told; the clock of the store moves between them. */
+  const visit = async (cron: string, steps: readonly number[], options: object = {}) => {
+    const locks = await open(`memory:far-${visits++}`);
+    const runs: { slot: string; missed: readonly string[] }[] = [];
+    for (const step of steps) {
+      await locks.advance(step);
+      await locks.runOnce('job', { cron, ...options }, (_lock, slot, missed) => {
+        runs.push({ slot, missed });
+      });
+    }
+    return runs;
+  };
+  const secondsBefore = (slot: string, count: number) =>
+    Array.from({ length: count }, (_, i) =>
+      new Date(Date.parse(slot) - (count - i) * SECOND).toISOString(),
+    );
+
+  for (const retry of [false, true]) {
+    test(`the last 99 are told of those that were missed, with retry: ${retry}`, async () => {
+      for (const [step, count] of [
+        [99 * SECOND, 98],
+        [100 * SECOND, 99],
+        [101 * SECOND, 99],
+        [HOUR, 99],
+      ] as const) {
+        const runs = await visit('* * * * * *', [0, step], { keep: '2h', retry });
+        const last = runs.at(-1) ?? { slot: '', missed: [] };
+        assert.deepEqual(last.missed, secondsBefore(last.slot, count), `${step}`);
+      }
+    });
+  }
+
+  test('a day of four years is done until the next', async () => {
+    const cron = '0 0 29 2 *';
+    const plan = CronPlan.of(cron, 'UTC');
+    const now = Date.now();
+    const { time, gap } = plan.at(now);
+    const next = time + gap;
+    const nearlyTwo = plan.at(next).gap - 2 * HOUR;
+    const runs = await visit(cron, [next + HOUR - now, nearlyTwo, 2 * HOUR]);
+    assert.deepEqual(
+      runs.map(({ missed }) => missed),
+      [[], []],
+    );
+  });
+
+  test('a short time between two shortens nothing that is known', async () => {
+    // The first of two that are a minute apart would be kept for 16 minutes.
+    const locks = await open('memory:far-uneven');
+    const plan = { cron: '0,1 0 * * *', timeZone: 'UTC' };
+    const now = Date.now();
+    const midnight = Math.ceil(now / (24 * HOUR)) * 24 * HOUR + 24 * HOUR;
+    const told: (readonly string[])[] = [];
+    const run = () =>
+      locks.runOnce('job', plan, (_lock, _slot, missed) => {
+        told.push(missed);
+      });
+    await locks.advance(midnight - now - HOUR);
+    await run();
+    await locks.advance(HOUR + 10 * SECOND);
+    await run();
+    await locks.advance(HOUR);
+    await run();
+    const minute = new Date(midnight + MINUTE).toISOString();
+    assert.deepEqual(told.slice(1), [[], []], minute);
+  });
+});
+
+test('a time that was told as missed runs no more, when its caller waited', async (t) => {
+  await Promise.all([false, true].map((retry) => overtake(t, { key: `job-${retry}`, retry })));
+});
+
+/** A caller that waits for the lock of a job is overtaken by one with a later slot. */
+async function overtake(t: TestContext, { key, retry }: { key: string; retry: boolean }) {
+  const proxy = await FaultProxy.start(server.port);
+  t.after(() => proxy.stop());
+  const [late, other] = [await open(proxy.url), await open(server.url)];
+  const options = { cron: '* * * * * *', keep: 600_000, wait: 60_000, retry };
+  const first = await other.runOnce(key, options, () => 1);
+  const held = await other.acquire(key);
+  await until(() => Date.now() > Date.parse(first.slot) + 2 * SECOND, 'two seconds to pass');
+  const waiting = late.runOnce(key, options, () => assert.fail());
+  await until(async () => (await other.query({ name: key })).pending.length === 1, 'it to wait');
+  const asked = Date.now();
+  await until(() => Date.now() > asked + 2 * SECOND, 'two more');
+  // It does not learn of its grant, so its turn passes.
+  proxy.loseReplies = true;
+  await held.release();
+  let told: readonly string[] = [];
+  const { ran } = await other.runOnce(key, options, (_lock, _slot, missed) => {
+    told = missed;
+  });
+  proxy.loseReplies = false;
+  proxy.cut();
+  const refused = await waiting;
+  assert.ok(ran && told.includes(refused.slot), `${refused.slot} of ${told}`);
+  assert.deepEqual(refused, { ran: false, slot: refused.slot, reason: 'done' });
+}
+
+/** A mark as another manager would have left it. */
+const markAt = (time: number) =>
+  `hf1.01a21a59bea27abc8abc123456789abc.5.web-1 done@${new Date(time).toISOString()}`;
+
+test('a mark from before the clock was set back keeps no slot', async () => {
+  const locks = await open(server.url);
+  const options = { cron: '* * * * * *', keepResult: true };
+  await server.admin.set('lock:once:job@', markAt(Date.now() + HOUR), 'PX', 600_000);
+  const { ran, slot } = await locks.runOnce('job', options, (_lock, _slot, missed) => missed);
+  assert.ok(ran);
+  assert.match(`${await server.admin.get('lock:once:job@')}`, new RegExp(`done@${slot} \\[\\]$`));
+  // One that is a little ahead may be that of a server whose clock was.
+  await server.admin.set('lock:once:near@', markAt(Date.now() + 20 * SECOND), 'PX', 600_000);
+  assert.equal((await locks.runOnce('near', options, () => assert.fail())).ran, false);
+});
+
+for (const retry of [false, true]) {
+  test(`no body begins whose lock was lost while the mark was read; retry: ${retry}`, async (t) => {
+    const proxy = await FaultProxy.start(server.port);
+    t.after(() => proxy.stop());
+    const [one, other] = [await open(proxy.url), await open(server.url)];
+    const options = { cron: '0 0 1 * *', retry, wait: 60_000 };
+    for (const earlier of [false, true]) {
+      const key = `${earlier}`;
+      await (await one.acquire('warm')).release();
+      if (earlier) await server.admin.set(`lock:once:${key}@`, markAt(0), 'PX', 600_000);
+      let lost = '';
+      one.once('lost', ({ name }) => {
+        lost = name;
+      });
+      proxy.onRequest = (chunk) => {
+        proxy.loseReplies ||= chunk.includes(`once:${key}@`);
+      };
+      const robbed = one.runOnce(key, { ...options, ttl: 400 }, () => assert.fail());
+      robbed.catch(() => {});
+      await until(() => lost === key, 'the loss');
+      proxy.onRequest = undefined;
+      proxy.loseReplies = false;
+      proxy.cut();
+      await assert.rejects(robbed, LockLostError);
+      const next = await other.runOnce(key, options, (_lock, _slot, missed) => missed);
+      assert.ok(next.ran);
+      // What was known before is not forgotten.
+      assert.equal(next.value.length, earlier ? 99 : 0);
+    }
   });
 }
 

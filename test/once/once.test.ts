@@ -107,24 +107,47 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(await one.runOnce('job', { slot: 's', retry: true }, () => 3), DONE);
     });
 
-    test('with retry a body that was overtaken marks nothing', async () => {
+    test('with retry a body that has released its lock marks nothing, and its caller is told', async () => {
       const [one, other] = await start();
-      const overtaken = one.runOnce('job', { slot: 's', retry: true }, async () => {
-        await other.forceRelease('job@s');
+      for (const keepResult of [false, true]) {
+        const options = { slot: `${keepResult}`, retry: true, keepResult };
+        const early = one.runOnce('job', options, async (lock) => {
+          assert.ok(await lock.release());
+          return 7;
+        });
+        await assert.rejects(early, (error) => {
+          assert.ok(error instanceof LockUnmarkedError);
+          assert.ok(error.cause instanceof LockLostError && error.cause.reason === 'released');
+          assert.deepEqual([error.lock, error.slot], ['job', `${keepResult}`]);
+          assert.match(
+            error.message,
+            /has ended well for the slot .*, but the slot may not be marked/,
+          );
+          return error.result === 7;
+        });
+        const again = await other.runOnce('job', options, () => 8);
+        assert.deepEqual(again, { ran: true, slot: options.slot, value: 8 });
+      }
+    });
+
+    test('with retry a slot is done after its body whatever happened to its key meanwhile', async () => {
+      const [one, other] = await start();
+      const options = { slot: 's', retry: true, keepResult: true };
+      await one.runOnce('job', options, async () => {
+        await other.forceRelease('once:job@s');
         return 7;
       });
-      await assert.rejects(overtaken, (error) => {
-        assert.ok(error instanceof LockUnmarkedError);
-        assert.ok(error.cause instanceof LockLostError);
-        assert.deepEqual([error.lock, error.slot], ['job', 's']);
-        assert.match(
-          error.message,
-          /has ended well for the slot "s", but the slot may not be marked/,
-        );
-        return error.result === 7;
+      assert.deepEqual(await other.runOnce('job', options, () => 8), { ...DONE, value: 7 });
+      // A lease ends in the body, since only that of the lock is renewed.
+      const { lost } = one.stats();
+      await one.runOnce('long', { ...options, ttl: 200 }, async (lock) => {
+        const asked = performance.now();
+        await until(() => performance.now() - asked > 500, 'two leases to pass');
+        return lock.held;
       });
-      const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
-      assert.deepEqual(again, { ran: true, slot: 's', value: 8 });
+      const told = await other.runOnce<boolean>('long', options, () => assert.fail());
+      assert.deepEqual(told, { ...DONE, value: true });
+      assert.equal(one.stats().lost, lost);
     });
 
     test('with retry a body that lost its lock marks nothing', async () => {
@@ -162,31 +185,61 @@ for (const kind of ['redis', 'memory'] as const) {
       });
     }
 
-    test('a body that runs without its lock keeps the others from the slot while its manager does not know', async () => {
+    test('what a run has left that crashed before its mark is no mark', async () => {
       const [one, other] = await start();
-      // The marker of such a body: what a failover of the lock alone leaves.
-      const marker = await one.acquire('job@s');
+      const left = { leaveToExpire: true, renew: false } as const;
       for (const options of [{}, { retry: true }, { keepResult: true }, { wait: 300 }]) {
-        const told = await other.runOnce('job', { slot: 's', ...options }, () => 1);
-        assert.deepEqual(told, RUNNING);
+        const slot = JSON.stringify(options);
+        await (await one.acquire(`once:job@${slot}`, left)).stopRenewing();
+        const ran = await other.runOnce('job', { slot, ...options }, () => 1);
+        assert.deepEqual(ran, { ran: true, slot, value: 1 });
+        const again = await one.runOnce('job', { slot, ...options }, () => assert.fail());
+        assert.ok(!again.ran && again.reason === 'done');
       }
-      const waiting = other.runOnce('job', { slot: 's', wait: 30_000 }, () => 2);
-      await until(() => other.stats().waiting === 1, 'the other to wait');
-      await marker.release();
-      assert.deepEqual(await waiting, { ran: true, slot: 's', value: 2 });
     });
 
-    test('when the marker fails, neither it nor the lock is held, and the job can run again', async () => {
+    test('the key of a slot that other code has is left to it', async () => {
+      const [one] = await start();
+      if (kind === 'memory') return;
+      await server.admin.set('lock:once:job@s', 'of other code');
+      assert.deepEqual(await one.runOnce('job', { slot: 's' }, () => assert.fail()), RUNNING);
+      assert.equal(await server.admin.get('lock:once:job@s'), 'of other code');
+      assert.equal(await server.admin.exists('lock:job'), 0);
+    });
+
+    test('no two pairs of key and slot have one mark, and no lock of a job is one', async () => {
+      const [one] = await start();
+      const pairs = [
+        ['a', 'b@c'],
+        ['a@b', 'c'],
+        ['a%40b', 'c'],
+        ['a', 'b'],
+        ['a@b', 'x'],
+        ['a@', 'b'],
+        ['once:a', 'b'],
+      ] as const;
+      for (const [key, slot] of pairs) {
+        const ran = await one.runOnce(key, { slot }, () => 1);
+        assert.deepEqual(ran, { ran: true, slot, value: 1 }, `${key} ${slot}`);
+      }
+      const refused = one.runOnce('once:a@b', { slot: 's' }, () => assert.fail());
+      await assert.rejects(refused, {
+        code: 'ERR_INVALID_ARG_VALUE',
+        message: /must not begin with "once:"/,
+      });
+    });
+
+    test('when the mark fails, neither it nor the lock is held, and the job can run again', async () => {
       const [one, other] = await start();
       if (kind === 'memory') return;
-      await server.admin.lpush('lock:job@s', 'no lock');
+      await server.admin.lpush('lock:once:job@s', 'no lock');
       const options = { slot: 's', wait: 30_000 };
       await assert.rejects(
         one.runOnce('job', options, () => assert.fail()),
         { code: 'ERR_LOCK_SERVER' },
       );
       assert.equal(await server.admin.exists('lock:job'), 0);
-      await server.admin.del('lock:job@s');
+      await server.admin.del('lock:once:job@s');
       assert.ok((await other.runOnce('job', options, () => 1)).ran);
     });
 
@@ -218,7 +271,7 @@ for (const kind of ['redis', 'memory'] as const) {
         const late = await other.runOnce('job', { slot }, () => 1);
         assert.deepEqual(late, { ...DONE, slot });
       }
-      const { held } = await other.query({ startsWith: 'job@' });
+      const { held } = await other.query({ startsWith: 'once:job@' });
       assert.ok(held.every(({ ttl }) => ttl !== null && ttl > 50_000 && ttl <= 60_000));
       await other.runOnce('job', { slot: 's', keep: 100 }, () => 1);
       await until(
@@ -248,13 +301,13 @@ for (const kind of ['redis', 'memory'] as const) {
         assert.deepEqual(blind, { ran: false, slot: `${retry}`, reason: 'done' });
       }
       assert.equal(one.stats().held + other.stats().held, 0);
-      const { held } = await other.query({ startsWith: 'job' });
+      const { held } = await other.query({ startsWith: 'once:job' });
       assert.deepEqual(
         held.map(({ name, clientId, label }) => [name, clientId !== '', / /.test(label ?? '')]),
-        ['job@false', 'job@true'].map((name) => [name, true, false]),
+        ['once:job@false', 'once:job@true'].map((name) => [name, true, false]),
       );
       assert.ok(held.every(({ ttl }) => ttl !== null && ttl > 50_000 && ttl <= 60_000));
-      assert.ok(await other.forceRelease('job@true'));
+      assert.ok(await other.forceRelease('once:job@true'));
       const again = { slot: 'true', keepResult: true };
       assert.ok((await other.runOnce('job', again, () => 1)).ran);
     });
@@ -299,21 +352,17 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(kept, { ...DONE, value: longest });
     });
 
-    test('a body that was overtaken keeps no result', async () => {
+    test('a slot that is released during its body runs again, and keeps no result of the first', async () => {
       const [one, other] = await start();
-      const options = { slot: 's', retry: true, keepResult: true };
-      const overtaken = one.runOnce('job', options, async () => {
-        await other.forceRelease('job@s');
+      const options = { slot: 's', keepResult: true };
+      const first = one.runOnce('job', options, async () => {
+        await other.forceRelease('once:job@s');
         return 7;
       });
-      await assert.rejects(overtaken, (error) => {
+      await assert.rejects(first, (error) => {
         assert.ok(error instanceof LockUnmarkedError);
         assert.ok(error.cause instanceof LockLostError);
-        assert.deepEqual([error.lock, error.slot], ['job', 's']);
-        assert.match(
-          error.message,
-          /has ended well for the slot "s", but the slot may not be marked/,
-        );
+        assert.match(error.message, /and the slot is done, but its result may not be kept/);
         return error.result === 7;
       });
       assert.ok((await other.runOnce('job', options, () => 8)).ran);
@@ -360,7 +409,7 @@ for (const kind of ['redis', 'memory'] as const) {
         ['ERR_OUT_OF_RANGE', 'job', { every: 49 }],
         ['ERR_OUT_OF_RANGE', 'job', { every: '400d' }],
         ['ERR_OUT_OF_RANGE', 'job', { every: '1h', keep: 60_000 }],
-        ['ERR_OUT_OF_RANGE', 'job', { slot: 's', ttl: 50 }],
+        ['ERR_OUT_OF_RANGE', 'job', { slot: 's', ttl: 49 }],
         ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', retry: 1 }],
         ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', keepResult: 1 }],
         ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', mode: 'shared' }],
@@ -388,7 +437,7 @@ describe('a mark that is lost on its way', () => {
       const one = await connect(proxy.url, { commandTimeout: 500 });
       const other = await open(server.url);
       await one.runOnce('warm', { slot: 's', ...options }, () => 1);
-      const run = one.runOnce('job', { slot: 's', ...options }, () => {
+      const run = one.runOnce('job', { slot: 's', ttl: 1_500, ...options }, () => {
         proxy.loseReplies = true;
         return 'paid';
       });
@@ -421,7 +470,10 @@ describe('a mark that is lost on its way', () => {
       assert.ok(error instanceof LockUnmarkedError);
       return error.cause instanceof LockClosedError;
     });
-    await until(async () => / "paid"$/.test(`${await server.admin.get('lock:job@s')}`), 'the mark');
+    await until(
+      async () => / "paid"$/.test(`${await server.admin.get('lock:once:job@s')}`),
+      'the mark',
+    );
     const closed = one.close();
     await refused;
     proxy.loseReplies = false;
@@ -444,7 +496,7 @@ describe('a mark that is lost on its way', () => {
       one.runOnce('job', { slot: 's' }, () => assert.fail()),
       LockConnectionError,
     );
-    assert.match(`${await server.admin.get('lock:job@s')}`, / done$/);
+    assert.match(`${await server.admin.get('lock:once:job@s')}`, / done$/);
     proxy.onRequest = undefined;
     proxy.loseReplies = false;
     proxy.cut();

@@ -1,17 +1,23 @@
 /** `runOnce` in each of its forms: docs/once.md. */
 
 import type { LockManager } from '../support/holdfast.js';
-import type { Feature, Outcome, Promised, Scene, Seen } from './feature.js';
+import type { Feature, Outcome, Preparation, Promised, Scene, Seen } from './feature.js';
 import { openManager } from './holding.js';
 
 interface Form {
   readonly retry: boolean;
   readonly keepResult: boolean;
-  readonly cron?: true;
+  /** Planned times: of a new job, or of one whose last run is known. */
+  readonly cron?: 'new' | 'known';
 }
 
-/** Planned times that are weeks apart: none passes while a test runs, and the one before is looked for. */
-const MONTHLY = { cron: '0 0 1 * *', keep: 70 * 86_400_000 };
+/** Planned times that are weeks apart: none passes while a test runs. */
+const MONTHLY = { cron: '0 0 1 * *', keep: 360 * 86_400_000 };
+/** One of them, some months ago. */
+const EARLIER = {
+  cron: `0 0 1 ${((new Date().getUTCMonth() + 9) % 12) + 1} *`,
+  keep: MONTHLY.keep,
+};
 
 interface Result {
   readonly ran: boolean;
@@ -35,29 +41,48 @@ const count = ({ effects }: Seen, effect: string) =>
 const oneAtATime: Promised<unknown> = ({ fault, effects }) => {
   if (fault === 'process stopped past its lease') return true;
   let running = '';
-  return effects.every((effect) => {
-    const [what, who = ''] = effect.split(' ');
-    if (what === 'ends') {
-      running = '';
-      return true;
-    }
-    const alone = running === '' || fault === 'process killed';
-    running = who;
-    return alone;
-  });
+  return effects
+    .filter((effect) => /^(begins|ends) /.test(effect))
+    .every((effect) => {
+      const [what, who = ''] = effect.split(' ');
+      if (what === 'ends') {
+        running = '';
+        return true;
+      }
+      const alone = running === '' || fault === 'process killed';
+      running = who;
+      return alone;
+    });
 };
 
+/** Runs the job at a time that was planned before. */
+async function prepare(scene: Scene): Promise<Preparation> {
+  const locks = await openManager(scene);
+  const { ran } = await locks.runOnce(scene.name, EARLIER, () => 1);
+  if (!ran) throw new Error('the job is not new');
+  return { close: () => locks.close() };
+}
+
 function once({ retry, keepResult, cron }: Form): Feature<LockManager> {
-  const options = [cron && 'cron', retry && 'retry', keepResult && 'keepResult'].filter(Boolean);
+  const options = [
+    cron && `cron of a ${cron} job`,
+    retry && 'retry',
+    keepResult && 'keepResult',
+  ].filter(Boolean);
   const slot = cron ? MONTHLY : { slot: 's', keep: 600_000 };
   const call = (locks: LockManager, scene: Scene, wait: number) =>
-    locks.runOnce(scene.name, { ...slot, retry, keepResult, ttl: scene.ttl, wait }, async () => {
-      scene.note(`begins ${scene.who}`);
-      // A body takes its time: here the turns in which the answers of others come.
-      await new Promise((resolve) => setImmediate(resolve));
-      scene.note(`ends ${scene.who}`);
-      return { by: scene.who };
-    });
+    locks.runOnce(
+      scene.name,
+      { ...slot, retry, keepResult, ttl: scene.ttl, wait },
+      async (_lock, _slot, missed) => {
+        scene.note(`begins ${scene.who}`);
+        if (cron === 'known') scene.note(`${missed.length > 0 ? 'knows' : 'forgets'} the last run`);
+        // A body takes its time: here the turns in which the answers of others come.
+        await new Promise((resolve) => setImmediate(resolve));
+        scene.note(`ends ${scene.who}`);
+        return { by: scene.who };
+      },
+    );
   const always: Record<string, Promised<unknown>> = {
     'a call ends': ({ first, second, again }) =>
       [first, second, again].every(({ error }) => error?.name !== 'Never'),
@@ -68,7 +93,8 @@ function once({ retry, keepResult, cron }: Form): Feature<LockManager> {
     'a body whose caller got its result is the last': (seen) =>
       resultOf(seen.first)?.ran !== true || count(seen, 'begins') === 1,
     'nothing is left but the marker': ({ store }) =>
-      Object.keys(store).every((key) => /@(s|20\S+Z)$/.test(key)),
+      Object.keys(store).every((key) => /^lock:once:.*@s?$/.test(key)),
+    'no run forgets the last one': ({ effects }) => !effects.includes('forgets the last run'),
   };
   const atMostOnce: Record<string, Promised<unknown>> = {
     'the body runs at most once': (seen) => count(seen, 'begins') <= 1,
@@ -100,6 +126,7 @@ function once({ retry, keepResult, cron }: Form): Feature<LockManager> {
     name: `runOnce${options.length > 0 ? ` with ${options.join(' and ')}` : ''}`,
     page: 'docs/once.md',
     memory: true,
+    ...(cron === 'known' ? { prepare } : {}),
     open: openManager,
     close: (locks) => locks.close(),
     first: (locks, scene) => call(locks, scene, 1_000),
@@ -113,5 +140,9 @@ export const features: readonly Feature[] = [
   once({ retry: false, keepResult: true }),
   once({ retry: true, keepResult: false }),
   once({ retry: true, keepResult: true }),
-  once({ retry: false, keepResult: false, cron: true }),
+  once({ retry: false, keepResult: false, cron: 'new' }),
+  once({ retry: false, keepResult: false, cron: 'known' }),
+  once({ retry: false, keepResult: true, cron: 'known' }),
+  once({ retry: true, keepResult: false, cron: 'known' }),
+  once({ retry: true, keepResult: true, cron: 'known' }),
 ];

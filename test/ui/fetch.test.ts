@@ -82,11 +82,11 @@ async function judge(ask: Ask): Promise<void> {
       holder?.label,
     ]),
     [
-      ['bill@may', 'done', true, 'web-1'],
       ['job', 'held', false, 'web-1'],
+      ['once:bill@may', 'done', true, 'web-1'],
     ],
   );
-  const { owners } = rows[1];
+  const { owners } = rows[0];
   const release = (more: Record<string, string>) => {
     const named = encodeURIComponent(JSON.stringify({ name: 'job', owners }));
     const headers = { 'holdfast-release': named, ...more };

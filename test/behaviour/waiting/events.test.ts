@@ -164,7 +164,7 @@ test('tracing channels follow acquire, extend and release to their ends', async 
   ]);
 });
 
-test('a slot that has run already is an acquire that found its marker held', async () => {
+test('a slot that has run already is an acquire that found its mark', async () => {
   const seen: unknown[] = [];
   const channel = tracingChannel('holdfast:acquire').asyncEnd;
   const tell = (message: unknown) => {
@@ -181,7 +181,7 @@ test('a slot that has run already is an acquire that found its marker held', asy
   }
   assert.deepEqual(seen, [
     ['job', 'acquired', false],
-    ['job', 'taken', true],
+    ['once:job', 'taken', true],
   ]);
   await server.admin.flushall();
 });

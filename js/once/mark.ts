@@ -1,0 +1,226 @@
+/** The mark of a slot that is done: a key that is written under the lock of the job, and left to expire. */
+
+import { isUnreachable, LockLostError } from '../base/errors.js';
+import { markOf } from '../base/names.js';
+import { type DoneMark, isForeign, readMark, writeMark } from '../base/tokens.js';
+import { HeldLock } from '../lock/held-lock.js';
+import type { LockJson } from '../lock/lock.js';
+import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
+import { SHARE_EXCLUSIVE } from '../native/records.js';
+import type { OnceRequest } from './options.js';
+import { ALL_PLANNED, type Slot } from './slots.js';
+
+/** What a mark needs of its manager. @internal */
+export interface MarkManager {
+  /** A monotonic clock, in ms. */
+  now(): number;
+  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
+  serverTime(name: string): number | undefined;
+  /** Takes a lock that is free, or answers the value of the one that is held; `''` if that was freed meanwhile. */
+  takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
+  /** Gives the lock `owner` another value, and a lease of `ttl` ms that is not renewed. */
+  replace(
+    owner: Pick<LockJson, 'name' | 'token'>,
+    value: string,
+    terms: { readonly ttl: number; readonly leaveToExpire: boolean },
+  ): Promise<HeldLock>;
+}
+
+/** A run that has the lock of its job. @internal */
+export interface Run {
+  readonly lock: HeldLock;
+  readonly slot: Slot;
+  readonly once: OnceRequest;
+}
+
+/** What a mark says of a slot: it is done, `open` for a body, or another lock has the name of the mark. @internal */
+export type Finding =
+  | { readonly is: 'done'; readonly value?: unknown }
+  | { readonly is: 'open'; readonly missed: readonly string[] }
+  | { readonly is: 'taken' };
+
+/** How far a planned time may be ahead of the server's clock; one that is further was marked before the clock was set back. */
+const AHEAD_MS_MAX = 120_000;
+/** How long a body that has ended tries to have its slot marked: a failover takes some seconds. */
+const FAILOVER_MS = 10_000;
+
+/**
+ * The mark of a run's slot. Only who has the lock of the job writes it, and each write names the value that it replaces. A value
+ * that is no mark was left by a run that ended before its own write, and is replaced like none.
+ *
+ * @internal
+ */
+export class Mark {
+  readonly #manager: MarkManager;
+  readonly #run: Run;
+  readonly #name: string;
+  /** The value in the key, as far as this run knows. */
+  #value: string | undefined;
+  /** The key was free: this run has it until it writes the mark. */
+  #taken: HeldLock | undefined;
+
+  constructor(manager: MarkManager, run: Run) {
+    this.#manager = manager;
+    this.#run = run;
+    const { name, planned } = run.slot;
+    this.#name = markOf(run.lock.name, planned === undefined ? name : ALL_PLANNED);
+  }
+
+  /** Reads the mark, until `deadline` also from a server that cannot be reached. */
+  async find(deadline: number): Promise<Finding> {
+    this.#value = undefined;
+    for (;;) {
+      try {
+        return this.#finding(await this.#read());
+      } catch (error) {
+        const isPatient = this.#run.lock.held && this.#manager.now() < deadline;
+        if (!isPatient || !isUnreachable(error)) throw error;
+      }
+    }
+  }
+
+  /**
+   * Marks the slot before its body, under the lock. If the server does not confirm it no body runs, so it is taken back: nobody
+   * has read it, unless the lock is lost.
+   *
+   * @returns Whether it did; not if the mark has changed since it was read.
+   */
+  async before(): Promise<boolean> {
+    const { lock, slot } = this.#run;
+    const found = await this.#read();
+    const wasMarked = readMark(found) !== undefined;
+    const value = this.#done();
+    let held: HeldLock | undefined;
+    try {
+      // The core frees what has no answer. It could not restore the mark before.
+      held = await this.#write(value, wasMarked);
+      await held.expireIn(slot.keep);
+    } catch (error) {
+      if (held === undefined && error instanceof LockLostError) return false;
+      if (!wasMarked) await held?.release().catch(() => {});
+      else if (lock.held) {
+        this.#value = value;
+        await this.#write(found, true).catch(() => {});
+      }
+      throw error;
+    }
+    // Others may have read the mark of a run whose lock is lost, so it stays.
+    lock.assertHeld();
+    return true;
+  }
+
+  /** Marks the slot after its body, with the result to keep; for a while also on a server that cannot be reached. */
+  async after(json: string | undefined): Promise<void> {
+    const value = this.#done(json);
+    const { lock, slot, once } = this.#run;
+    const deadline = this.#manager.now() + FAILOVER_MS;
+    for (;;) {
+      try {
+        const found = await this.#read();
+        if (found !== value && !this.#isKept(found, json)) {
+          const held = await this.#write(value, true);
+          // The server has it all: this only forgets the lease here.
+          await held.expireIn(slot.keep).catch(() => {});
+        }
+        return;
+      } catch (error) {
+        // Without retry a mark that is gone was released: the slot is to run again.
+        if (once.retry && error instanceof LockLostError) this.#value = undefined;
+        else if (!isUnreachable(error) || this.#manager.now() >= deadline) throw error;
+        if (!lock.held) throw error;
+      }
+    }
+  }
+
+  /** Gives the key back, unless it is a mark by now. */
+  async release(): Promise<void> {
+    await this.#taken?.release().catch(() => {});
+  }
+
+  /** The value in the key. One that is free is taken, since that is the same request. */
+  async #read(): Promise<string> {
+    while (this.#value === undefined) {
+      const found = await this.#manager.takeOrRead(this.#name, this.#request());
+      if (found instanceof HeldLock) [this.#taken, this.#value] = [found, found.token];
+      else if (found !== '') this.#value = found;
+    }
+    return this.#value;
+  }
+
+  /** Replaces the value that was read. */
+  async #write(value: string, leaveToExpire: boolean): Promise<HeldLock> {
+    const owner = { name: this.#name, token: await this.#read() };
+    const terms = { ttl: this.#run.slot.keep, leaveToExpire };
+    this.#taken?.disown();
+    this.#taken = undefined;
+    const held = await this.#manager.replace(owner, value, terms);
+    this.#value = value;
+    return held;
+  }
+
+  #done(json?: string): string {
+    const { lock, slot } = this.#run;
+    // A token that was read is never handed off: no other run writes the same value.
+    return writeMark(lock.token, { time: slot.planned && slot.name, json });
+  }
+
+  #finding(value: string): Finding {
+    if (isForeign(value)) return { is: 'taken' };
+    const { once, slot } = this.#run;
+    const mark = readMark(value);
+    if (mark === undefined) return { is: 'open', missed: [] };
+    const { planned } = slot;
+    const last = planned && Date.parse(mark.time ?? '');
+    if (planned === undefined || last === planned.time) {
+      return { is: 'done', ...(once.keepResult ? resultIn(mark) : {}) };
+    }
+    if (last === undefined || !this.#isPast(last)) return { is: 'open', missed: [] };
+    if (last > planned.time) return { is: 'done' };
+    return { is: 'open', missed: planned.since(last) };
+  }
+
+  #isPast(time: number): boolean {
+    const now = this.#manager.serverTime(this.#run.lock.name);
+    return now === undefined || time <= now + AHEAD_MS_MAX;
+  }
+
+  /** Whether what another run has written meanwhile says all that this one would. */
+  #isKept(value: string, json: string | undefined): boolean {
+    const { once, slot } = this.#run;
+    if (!once.retry) return false;
+    const finding = this.#finding(value);
+    if (finding.is === 'taken') {
+      const message = `cannot mark the slot "${slot.name}": other code has the lock "${this.#name}"`;
+      throw new LockLostError(message, this.#name, 'stolen');
+    }
+    const isOfThis = slot.planned === undefined || readMark(value)?.time === slot.name;
+    return finding.is === 'done' && (json === undefined || !isOfThis);
+  }
+
+  /** It is neither renewed nor needed for long: who finds it with the lock of the job, replaces it. */
+  #request(): AcquireRequest {
+    const { once, slot } = this.#run;
+    const { ttl, label, stallTimeout, origin, signal } = once.request;
+    return {
+      ttl: Math.max(TTL_MS_MIN, Math.min(slot.keep, ttl)),
+      label,
+      stallTimeout,
+      origin,
+      signal,
+      renew: false,
+      maxHold: Number.POSITIVE_INFINITY,
+      wait: 0,
+      share: SHARE_EXCLUSIVE,
+      permits: 1,
+      reentrant: false,
+      leaveToExpire: true,
+      linger: 0,
+      awaitRelease: true,
+    };
+  }
+}
+
+/** The result that a mark keeps, if there is one. */
+function resultIn({ json }: DoneMark): { value?: unknown } {
+  return json === undefined ? {} : { value: JSON.parse(json) };
+}
