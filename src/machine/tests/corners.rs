@@ -256,7 +256,7 @@ pub(super) fn a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_mo
     let (half, most, one) = (Mode::permits(5, 10), Mode::permits(10, 10), Mode::permits(1, 10));
     let (whole, share) = (Mode::Exclusive, Mode::SHARED);
     for (held, dead, live) in [(whole, whole, whole), (half, most, one), (share, whole, share)] {
-        for (is_stopped, dies_ms, dead_count) in (0..4_000)
+        for (is_stopped, dies_ms, count) in (0..4_000)
             .step_by(500)
             .flat_map(|dies_ms| [(false, dies_ms, 1), (true, dies_ms, 1), (true, dies_ms, 6)])
         {
@@ -270,7 +270,7 @@ pub(super) fn a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_mo
                 op
             };
             let mut crowd: Vec<World> = Vec::new();
-            for number in 0..dead_count {
+            for number in 0..count {
                 let mut waiter = World::connected_to(&server, &format!("d{number}"));
                 want(&mut waiter, dead);
                 crowd.push(waiter);
@@ -283,7 +283,9 @@ pub(super) fn a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_mo
                 }
             }
             if !is_stopped {
-                crowd.iter_mut().for_each(|it| it.event(Event::Disconnected("died".to_owned())));
+                for dead in &mut crowd {
+                    dead.event(Event::Disconnected("died".to_owned()));
+                }
             }
             if held == whole {
                 let lease = holder.lease(lease).0;
@@ -294,7 +296,7 @@ pub(super) fn a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_mo
                 run(&mut holder, 5);
                 run(&mut waiter, 5);
                 passed += ms(5);
-                let case = format!("{dead:?}, {dead_count} dead, stopped {is_stopped}, {dies_ms}");
+                let case = format!("{dead:?}, {count} dead, stopped {is_stopped}, {dies_ms}");
                 assert!(passed < ms(6_500), "{case}: still not granted");
             }
         }

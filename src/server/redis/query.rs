@@ -76,9 +76,11 @@ pub(super) async fn servers(
 ) -> Result<Vec<Endpoint>, Failure> {
     match &endpoint.address {
         Address::Cluster { .. } => cluster::primaries(endpoint, directory).await,
-        Address::Sentinel(sentinels) => {
-            Ok(sentinel::masters(endpoint, sentinels, directory).await?.into_iter().take(1).collect())
-        }
+        Address::Sentinel(sentinels) => Ok(sentinel::masters(endpoint, sentinels, directory)
+            .await?
+            .into_iter()
+            .take(1)
+            .collect()),
         Address::Quorum { servers, .. } => Ok(servers.clone()),
         _ => Ok(vec![Endpoint::clone(endpoint)]),
     }

@@ -112,7 +112,8 @@ impl Subscriber {
     /// Fails if the connection, which has subscribed to `channel`, has broken. Messages that come meanwhile are dropped: a
     /// manager that has just connected polls.
     pub(super) async fn confirm(&mut self, channel: &Arc<str>) -> Result<(), Failure> {
-        self.subscribe_as(&BTreeSet::from([Arc::clone(channel)]), &(Arc::new(drop) as Deliver)).await
+        self.subscribe_as(&BTreeSet::from([Arc::clone(channel)]), &(Arc::new(drop) as Deliver))
+            .await
     }
 
     /// Subscribes to the channels that another connection has.
