@@ -99,7 +99,7 @@ impl Machine {
         let Some(held) = self.leases.valid(&self.context, lease) else {
             return self.context.complete(op, Outcome::Lost);
         };
-        let ttl = ttl.unwrap_or(held.ttl());
+        let ttl = ttl.unwrap_or_else(|| held.ttl());
         let (call, _) = Leases::extension(&self.context, held, ttl);
         self.begin_one_shot(op, call, purpose);
     }
