@@ -25,11 +25,11 @@ impl Machine {
         };
         let id = lease.token_id();
         let caller = (op, self.context.now + self.context.config.command_timeout);
-        let lingers = self.lingers(held);
+        let idles = self.is_to_idle(held);
         // Unless somebody waits here, or is to find it here, there is no handoff to consider.
-        if exported || !(lingers || self.queues.has(&held.keys)) {
+        if exported || !(idles || self.queues.has(&held.keys)) {
             self.release_at_server(id, Some(caller), None);
-        } else if (self.is_unanswered(held) && (lingers || self.next_owner(held).is_some()))
+        } else if (self.is_unanswered(held) && (idles || self.next_owner(held).is_some()))
             || self.keeps_a_position(held)
         {
             self.undecided.insert(id, caller);
@@ -63,7 +63,7 @@ impl Machine {
     pub(super) fn may_get_handoffs(&self, held: &Lease) -> bool {
         held.budget.is_spent(self.context.now)
             && self.servers.is_open(Owner::Reservation(held.id.token_id()))
-            && (self.lingers(held) || self.fitting_owner(held).is_some())
+            && (self.is_to_idle(held) || self.fitting_owner(held).is_some())
     }
 
     /// The caller here that may get the whole lock from its owner without the server.
@@ -109,7 +109,7 @@ impl Machine {
         if self.hand_off(lease) {
             return self.context.complete(caller.0, Outcome::Done);
         }
-        if self.leases.hold_of(lease).is_some_and(|held| self.may_linger(held)) {
+        if self.leases.hold_of(lease).is_some_and(|held| self.may_idle(held)) {
             self.begin_idling(lease);
             return self.context.complete(caller.0, Outcome::Done);
         }

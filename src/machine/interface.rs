@@ -1,6 +1,6 @@
 //! The interface of a manager, on one server (or one for each slot) or on several at once: its inputs and outputs.
 
-use super::idle::IdleLocks;
+use super::idle_locks::IdleSnapshot;
 use super::routes::Routes;
 use super::stats::Stats;
 use crate::protocol::query::Page;
@@ -521,7 +521,7 @@ pub trait Protocol: Send {
     fn is_under_way(&self, what: UnderWay) -> bool;
 
     /// The locks that are kept for their next callers.
-    fn idle_locks(&self, now: Mono) -> IdleLocks;
+    fn idle_locks(&self, now: Mono) -> IdleSnapshot;
 
     /// The counters of this manager.
     fn stats(&self) -> Stats;

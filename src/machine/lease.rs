@@ -12,7 +12,7 @@ mod renewal;
 use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
-use super::idle::Lingering;
+use super::idle_locks::IdleLocks;
 use super::interface::{Effect, Hold, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
@@ -255,7 +255,7 @@ pub(super) struct Leases {
     by_token: BoxedMap<TokenId, Lease>,
     /// The last request for more handoffs of each whole lock that is handed off.
     reservations: FxHashMap<TokenId, Reservation>,
-    pub(super) lingering: Lingering,
+    pub(super) idle: IdleLocks,
     /// When the oldest unanswered ping was sent to JavaScript.
     pinged: Option<Mono>,
 }
@@ -312,8 +312,8 @@ impl Leases {
         let counted = reservation.as_ref().is_none_or(|it| it.counts(now));
         let first = reservation.and_then(Reservation::take_first);
         let held = self.by_token.get(&id)?;
-        self.lingering.end(&held.keys, id);
-        self.lingering.set(id, terms.linger);
+        self.idle.end(&held.keys, id);
+        self.idle.set(id, terms.linger);
         self.change(context, id, |held| {
             held.fence = first.unwrap_or(held.fence + 1);
             held.budget = held.budget.next(counted);
@@ -340,10 +340,10 @@ impl Leases {
 
     /// A lock without a caller is kept, as its last one wanted: that is a hold with an end.
     pub(super) fn begin_idling(&mut self, context: &mut Context, id: TokenId) {
-        let Some(linger) = self.lingering.of(id) else { return };
+        let Some(linger) = self.idle.linger_of(id) else { return };
         let now = context.now;
         if let Some(held) = self.by_token.get(&id) {
-            self.lingering.begin(now, held.keys.clone(), id);
+            self.idle.begin(now, held.keys.clone(), id);
         }
         self.change(context, id, |held| {
             // Later it could not be handed off.
@@ -354,7 +354,7 @@ impl Leases {
 
     /// Whether no caller has a lock, which is kept for the next one.
     pub(super) fn is_idle(&self, id: TokenId) -> bool {
-        self.get(id).is_some_and(|held| self.lingering.idle(&held.keys) == Some(id))
+        self.get(id).is_some_and(|held| self.idle.with(&held.keys) == Some(id))
     }
 
     /// Whether another manager is known to wait for a lock that is handed off here.
@@ -440,7 +440,7 @@ impl Leases {
     }
 
     pub(super) fn keep_idle_for_ever(&mut self, context: &mut Context) {
-        for id in self.lingering.ids() {
+        for id in self.idle.ids() {
             self.change(context, id, |held| held.hold_end = Mono::NEVER);
         }
     }

@@ -10,7 +10,7 @@
 //!   chapter                       components
 //!   acquiring, granting           wait_queue ─ queue_entry
 //!   handing_off, releasing        lease ─ release
-//!   lingering                     idle
+//!   idling                        idle_locks
 //!   operating                     one_shot
 //!   connecting, closing           servers ─ connection, routes; lifecycle
 //! ```
@@ -26,12 +26,12 @@ mod discovery;
 mod granting;
 mod handing_off;
 mod handoff;
-mod idle;
+mod idle_locks;
+mod idling;
 mod interface;
 mod key_by_key;
 mod lease;
 mod lifecycle;
-mod lingering;
 mod one_shot;
 mod operating;
 mod queue_entry;
@@ -53,7 +53,7 @@ mod waiting_room;
 mod window;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
-pub use idle::IdleLocks;
+pub use idle_locks::IdleSnapshot;
 pub use interface::{
     Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol,
     Risk, SendMode, ServerProbe, UnderWay, Wait,
@@ -181,12 +181,12 @@ impl Protocol for Machine {
         self.servers.is_under_way(owner)
     }
 
-    fn idle_locks(&self, now: Mono) -> IdleLocks {
-        IdleLocks::new(&self.context.config.client, now, &self.leases.lingering)
+    fn idle_locks(&self, now: Mono) -> IdleSnapshot {
+        IdleSnapshot::new(&self.context.config.client, now, &self.leases.idle)
     }
 
     fn stats(&self) -> Stats {
-        let (lingering, waiting) = (self.leases.lingering.len() as u64, self.queues.len() as u64);
+        let (lingering, waiting) = (self.leases.idle.len() as u64, self.queues.len() as u64);
         let held = self.leases.len() as u64 - lingering;
         let unanswered = self.servers.unanswered_count();
         Stats { held, lingering, waiting, unanswered, ..self.context.stats.clone() }

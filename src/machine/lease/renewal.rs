@@ -23,7 +23,7 @@ impl Machine {
         self.context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.context.timers.set(Timer::Lease(id), held.plan().0);
         self.leases.by_token.insert(id, held);
-        self.leases.lingering.set(id, terms.linger);
+        self.leases.idle.set(id, terms.linger);
     }
 
     /// Ends a lease here: cancels its schedule and its validity.
@@ -35,8 +35,8 @@ impl Machine {
             if self.leases.reservations.remove(&id).is_some() {
                 self.servers.forget(&mut self.context, Owner::Reservation(id));
             }
-            self.leases.lingering.end(&held.keys, id);
-            self.leases.lingering.forget(id);
+            self.leases.idle.end(&held.keys, id);
+            self.leases.idle.forget(id);
             self.context.push(Effect::SetDeadline { lease: held.id, until: None });
         }
         held
@@ -262,7 +262,7 @@ impl Machine {
         if !Reservation::is_due(self.leases.reservations.get(&id), lease, left) {
             return;
         }
-        let wanted = match self.leases.lingering.of(id) {
+        let wanted = match self.leases.idle.linger_of(id) {
             Some(_) => Reservation::lingering_block(self.leases.reservations.get(&id)),
             None => self.queues.block(&held.keys),
         };
@@ -291,7 +291,7 @@ impl Machine {
         if outdated || !alone {
             return reservation.end();
         }
-        let linger = self.leases.lingering.of(id);
+        let linger = self.leases.idle.linger_of(id);
         let budget = reservation.renew(lease, finished.sent, finished.ttl, fence, linger);
         self.leases.change(&mut self.context, id, |held| held.budget = budget);
     }

@@ -37,7 +37,7 @@ use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
 use crate::machine::connection::{self, InFlight};
 use crate::machine::context::Context;
-use crate::machine::idle::IdleLocks;
+use crate::machine::idle_locks::IdleSnapshot;
 use crate::machine::interface::{
     Command, Config, Effect, Event, Outcome, Protocol, SendMode, UnderWay,
 };
@@ -147,7 +147,7 @@ impl Protocol for Quorum {
         self.machine.is_under_way(what)
     }
 
-    fn idle_locks(&self, now: Mono) -> IdleLocks {
+    fn idle_locks(&self, now: Mono) -> IdleSnapshot {
         self.machine.idle_locks(now)
     }
 

@@ -178,13 +178,13 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
             command
         }
         Command::Close if Defect::IdleKeptAtClose.is_on() => {
-            for id in machine.leases.lingering.ids() {
+            for id in machine.leases.idle.ids() {
                 machine.change_lease(id, |held| held.leave_to_expire = true);
             }
             command
         }
         Command::Acquire { .. } if Defect::IdleInAnotherHistory.is_on() => {
-            for id in machine.leases.lingering.ids() {
+            for id in machine.leases.idle.ids() {
                 let keys = machine.leases.get(id).map(|held| held.keys.clone());
                 let number = keys.map_or(0, |keys| machine.servers.data_of(&keys).number);
                 machine.change_lease(id, |held| held.data_number = number);

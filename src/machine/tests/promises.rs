@@ -37,7 +37,7 @@ impl Simulation {
         }
         for (who, process) in self.processes.iter().enumerate() {
             let leases = &process.world.machine.leases;
-            let overdue = leases.lingering.overdue(process.world.now);
+            let overdue = leases.idle.overdue(process.world.now);
             self.demand(overdue.is_none(), || format!("{who}: {overdue:?} lingers past its end"));
             let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
             let unreported = process.held.iter().map(|held| held.lease).find(|lease| {

@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{corners, fast_path, handoff, lingering, one_shots, order, waiting};
+use super::{corners, fast_path, handoff, idling, one_shots, order, waiting};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -22,12 +22,12 @@ const WRITTEN: &[(&str, Change, fn())] = &[
     (
         "an idle lock is handed off that another history has not confirmed",
         Change::Machine(Defect::IdleInAnotherHistory),
-        lingering::an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
+        idling::an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
     ),
     (
         "the budget of a lock that lingers is renewed while another manager waits",
         script("return { fence, waiting }", "return { fence, 0 }"),
-        lingering::a_lock_that_is_waited_for_elsewhere_lingers_no_more,
+        idling::a_lock_that_is_waited_for_elsewhere_lingers_no_more,
     ),
     (
         "a process that has sent a request since is taken for silent",

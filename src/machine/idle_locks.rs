@@ -1,5 +1,5 @@
 //! The idle locks of a manager: which it keeps, since when, and for how long it will keep those that are held.
-//! [`super::lingering`] says what becomes of them.
+//! [`super::idling`] says what becomes of them.
 
 use crate::protocol::query::Holding;
 use crate::protocol::{LockKeys, Mono, Token, TokenId};
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 /// The idle locks of a manager, and how long those that are held will linger.
 #[derive(Debug, Default)]
-pub(super) struct Lingering {
+pub(super) struct IdleLocks {
     /// Of each lock whose caller wants it: for how long it will be kept.
     terms: FxHashMap<TokenId, Duration>,
-    idle: FxHashMap<LockKeys, (Mono, TokenId)>,
+    by_keys: FxHashMap<LockKeys, (Mono, TokenId)>,
     /// The idle locks, the oldest first.
     oldest: BTreeSet<(Mono, TokenId)>,
 }
 
-impl Lingering {
+impl IdleLocks {
     /// How many locks are idle.
     pub(super) fn len(&self) -> usize {
         self.oldest.len()
@@ -41,21 +41,21 @@ impl Lingering {
     }
 
     /// For how long a lock is kept once its caller has released it.
-    pub(super) fn of(&self, id: TokenId) -> Option<Duration> {
+    pub(super) fn linger_of(&self, id: TokenId) -> Option<Duration> {
         self.terms.get(&id).copied()
     }
 
     /// A lock is idle now.
     pub(super) fn begin(&mut self, now: Mono, keys: LockKeys, id: TokenId) {
-        self.idle.insert(keys, (now, id));
+        self.by_keys.insert(keys, (now, id));
         self.oldest.insert((now, id));
     }
 
     /// A lock is idle no more, if it was.
     pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) {
-        if let Some(&since) = self.idle.get(keys).filter(|(_, idle)| *idle == id) {
-            self.idle.remove(keys);
-            self.idle.slim();
+        if let Some(&since) = self.by_keys.get(keys).filter(|(_, idle)| *idle == id) {
+            self.by_keys.remove(keys);
+            self.by_keys.slim();
             self.oldest.remove(&since);
         }
     }
@@ -66,23 +66,23 @@ impl Lingering {
     }
 
     /// The idle lock with these keys.
-    pub(super) fn idle(&self, keys: &LockKeys) -> Option<TokenId> {
-        self.idle.get(keys).map(|(_, id)| *id)
+    pub(super) fn with(&self, keys: &LockKeys) -> Option<TokenId> {
+        self.by_keys.get(keys).map(|(_, id)| *id)
     }
 }
 
 /// The idle locks of a manager at one moment, for a query: no server knows of them.
 #[derive(Debug, Default)]
-pub struct IdleLocks {
+pub struct IdleSnapshot {
     client: String,
     /// By key: the number of the token, and for how long the lock has been idle.
     by_key: FxHashMap<String, (TokenId, Duration)>,
 }
 
-impl IdleLocks {
-    pub(super) fn new(client: &str, now: Mono, lingering: &Lingering) -> Self {
-        let idle = lingering
-            .idle
+impl IdleSnapshot {
+    pub(super) fn new(client: &str, now: Mono, locks: &IdleLocks) -> Self {
+        let idle = locks
+            .by_keys
             .iter()
             .map(|(keys, &(since, id))| (keys.lock().to_owned(), (id, now.since(since))));
         Self { client: client.to_owned(), by_key: idle.collect() }
@@ -101,14 +101,15 @@ impl IdleLocks {
 
 /// What tests look into.
 #[cfg(all(test, feature = "core"))]
-impl Lingering {
+impl IdleLocks {
     pub(super) fn ids(&self) -> Vec<TokenId> {
         self.oldest.iter().map(|(_, id)| *id).collect()
     }
 
     /// An idle lock that should have been released by now.
     pub(super) fn overdue(&self, now: Mono) -> Option<TokenId> {
-        let is_over = |since: Mono, id| self.of(id).is_some_and(|linger| since + linger < now);
+        let is_over =
+            |since: Mono, id| self.linger_of(id).is_some_and(|linger| since + linger < now);
         self.oldest.iter().find(|(since, id)| is_over(*since, *id)).map(|(_, id)| *id)
     }
 }

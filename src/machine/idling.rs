@@ -13,9 +13,9 @@ use crate::protocol::{LeaseId, LockKeys, OpId};
 impl Machine {
     /// Whether a lock that its caller releases is to be kept for the next one: nobody waits for it here, and as far as is
     /// known nobody elsewhere.
-    pub(super) fn lingers(&self, held: &Lease) -> bool {
+    pub(super) fn is_to_idle(&self, held: &Lease) -> bool {
         let id = held.id.token_id();
-        self.leases.lingering.of(id).is_some()
+        self.leases.idle.linger_of(id).is_some()
             && !self.queues.has(&held.keys)
             && !held.mode.is_shared()
             && held.renew
@@ -27,8 +27,8 @@ impl Machine {
     }
 
     /// Whether the next caller could get it at once.
-    pub(super) fn may_linger(&self, held: &Lease) -> bool {
-        self.lingers(held) && !held.budget.is_spent(self.context.now) && self.is_sure(held)
+    pub(super) fn may_idle(&self, held: &Lease) -> bool {
+        self.is_to_idle(held) && !held.budget.is_spent(self.context.now) && self.is_sure(held)
     }
 
     /// Keeps a lock that its caller has released.
@@ -41,8 +41,8 @@ impl Machine {
         self.end_extensions_of(lease);
         self.leases.end_hold(&mut self.context, id);
         self.leases.begin_idling(&mut self.context, id);
-        if self.leases.lingering.len() > self.context.config.linger_max
-            && let Some(oldest) = self.leases.lingering.first()
+        if self.leases.idle.len() > self.context.config.linger_max
+            && let Some(oldest) = self.leases.idle.first()
         {
             self.release_at_server(oldest, None, None);
         }
@@ -51,7 +51,7 @@ impl Machine {
     /// Gives a caller the idle lock that it asks for. An idle lock that it cannot get is released ahead of its request.
     /// False if it must ask the server.
     pub(super) fn takes_idle_lock(&mut self, op: OpId, next: &AcquireRequest) -> bool {
-        let Some(id) = self.leases.lingering.idle(&next.keys) else { return false };
+        let Some(id) = self.leases.idle.with(&next.keys) else { return false };
         let now = self.context.now;
         let fits = self.leases.get(id).is_some_and(|held| {
             let is_valid = now < held.until && !held.budget.is_spent(now);
@@ -67,9 +67,7 @@ impl Machine {
 
     /// Releases the idle locks among these, which a request needs that no handoff serves.
     pub(super) fn release_idle(&mut self, keys: &[LockKeys]) {
-        for id in
-            keys.iter().filter_map(|keys| self.leases.lingering.idle(keys)).collect::<Vec<_>>()
-        {
+        for id in keys.iter().filter_map(|keys| self.leases.idle.with(keys)).collect::<Vec<_>>() {
             self.release_at_server(id, None, None);
         }
     }
