@@ -25,6 +25,10 @@ impl Machine {
         };
         let id = lease.token_id();
         let caller = (op, self.context.now + self.context.config.command_timeout);
+        if !exported && self.may_idle(held) {
+            self.begin_idling(lease);
+            return self.context.complete(op, Outcome::Done);
+        }
         let idles = self.is_to_idle(held);
         // Unless somebody waits here, or is to find it here, there is no handoff to consider.
         if exported || !(idles || self.queues.has(&held.keys)) {
@@ -87,8 +91,7 @@ impl Machine {
         let whole = !held.mode.is_shared() && !next.mode.is_shared();
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.
-        let left = held.until.since(self.context.now);
-        let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
+        let fits = self.is_unanswered(held) || held.rest_suits(self.context.now, next.ttl);
         known && whole && fits && next.hold.renew
     }
 

@@ -1,4 +1,4 @@
-//! The idle locks of a manager: which it keeps, since when, and for how long it will keep those that are held.
+//! The idle locks of a manager: which it keeps, since when, and how long it may keep those that are held.
 //! [`super::idling`] says what becomes of them.
 
 use crate::protocol::query::Holding;
@@ -8,11 +8,23 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The idle locks of a manager, and how long those that are held will linger.
+/// How long a lock may be kept.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    /// The `linger` of the caller that has it, or had it last.
+    linger: Duration,
+    /// When it first became idle since the server granted it: without `linger` it would have been free then. So its idle
+    /// times end `linger` later, however often it is taken meanwhile.
+    kept_since: Option<Mono>,
+    /// When a caller last got it while it was idle.
+    taken: Option<Mono>,
+}
+
+/// The idle locks of a manager, and how long it may keep those that are held.
 #[derive(Debug, Default)]
 pub(super) struct IdleLocks {
-    /// Of each lock whose caller wants it: for how long it will be kept.
-    terms: FxHashMap<TokenId, Duration>,
+    /// Of each lock that a caller wants to be kept, or wanted since the server granted it.
+    terms: FxHashMap<TokenId, Terms>,
     by_keys: FxHashMap<LockKeys, (Mono, TokenId)>,
     /// The idle locks, the oldest first.
     oldest: BTreeSet<(Mono, TokenId)>,
@@ -24,12 +36,12 @@ impl IdleLocks {
         self.oldest.len()
     }
 
-    /// The terms of the caller that has a lock now.
+    /// The `linger` of the caller that has a lock now.
     pub(super) fn set(&mut self, id: TokenId, linger: Duration) {
-        if linger.is_zero() {
-            self.forget(id);
-        } else {
-            self.terms.insert(id, linger);
+        if let Some(terms) = self.terms.get_mut(&id) {
+            terms.linger = linger;
+        } else if !linger.is_zero() {
+            self.terms.insert(id, Terms { linger, kept_since: None, taken: None });
         }
     }
 
@@ -40,24 +52,49 @@ impl IdleLocks {
         }
     }
 
-    /// For how long a lock is kept once its caller has released it.
+    /// For how long a lock is kept once its caller has released it, if it has not been kept before.
     pub(super) fn linger_of(&self, id: TokenId) -> Option<Duration> {
-        self.terms.get(&id).copied()
+        self.terms.get(&id).map(|terms| terms.linger).filter(|linger| !linger.is_zero())
+    }
+
+    /// Until when a lock is kept that its caller releases now; none if it is not.
+    pub(super) fn end_of(&self, now: Mono, id: TokenId) -> Option<Mono> {
+        let Terms { linger, kept_since, .. } = self.terms.get(&id)?;
+        Some(kept_since.unwrap_or(now) + *linger).filter(|end| now < *end)
     }
 
     /// A lock is idle now.
     pub(super) fn begin(&mut self, now: Mono, keys: LockKeys, id: TokenId) {
+        if let Some(terms) = self.terms.get_mut(&id) {
+            terms.kept_since.get_or_insert(now);
+        }
         self.by_keys.insert(keys, (now, id));
         self.oldest.insert((now, id));
     }
 
-    /// A lock is idle no more, if it was.
-    pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) {
-        if let Some(&since) = self.by_keys.get(keys).filter(|(_, idle)| *idle == id) {
-            self.by_keys.remove(keys);
-            self.by_keys.slim();
-            self.oldest.remove(&since);
+    /// A lock is idle no more. False if it was not.
+    pub(super) fn end(&mut self, keys: &LockKeys, id: TokenId) -> bool {
+        let Some(&since) = self.by_keys.get(keys).filter(|(_, idle)| *idle == id) else {
+            return false;
+        };
+        self.by_keys.remove(keys);
+        self.by_keys.slim();
+        self.oldest.remove(&since)
+    }
+
+    /// A caller gets a lock. False if it was not idle.
+    pub(super) fn take(&mut self, now: Mono, keys: &LockKeys, id: TokenId) -> bool {
+        let was_idle = self.end(keys, id);
+        if let Some(terms) = self.terms.get_mut(&id).filter(|_| was_idle) {
+            terms.taken = Some(now);
         }
+        was_idle
+    }
+
+    /// Whether a caller has got the lock while it was idle, and no request since has confirmed it. `confirmed`: when the
+    /// last one was sent.
+    pub(super) fn is_taken_unconfirmed(&self, id: TokenId, confirmed: Mono) -> bool {
+        self.terms.get(&id).and_then(|terms| terms.taken).is_some_and(|taken| confirmed <= taken)
     }
 
     /// The idle lock that was released first.
@@ -106,10 +143,13 @@ impl IdleLocks {
         self.oldest.iter().map(|(_, id)| *id).collect()
     }
 
-    /// An idle lock that should have been released by now.
-    pub(super) fn overdue(&self, now: Mono) -> Option<TokenId> {
-        let is_over =
-            |since: Mono, id| self.linger_of(id).is_some_and(|linger| since + linger < now);
-        self.oldest.iter().find(|(since, id)| is_over(*since, *id)).map(|(_, id)| *id)
+    /// Forgets which locks were taken while they were idle.
+    pub(super) fn forget_takers(&mut self) {
+        self.terms.values_mut().for_each(|terms| terms.taken = None);
+    }
+
+    /// Forgets how long each lock has been kept.
+    pub(super) fn forget_ages(&mut self) {
+        self.terms.values_mut().for_each(|terms| terms.kept_since = None);
     }
 }

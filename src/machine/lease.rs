@@ -153,6 +153,24 @@ impl Lease {
         CONFIRMED_WITHIN.min(self.ttl() / 16)
     }
 
+    /// Whether an idle lock can be confirmed again and again without a gap: if not, its next caller would seldom get it, and
+    /// its questions would cost more than the requests that it saves.
+    pub(super) fn may_stay_confirmed(&self, round_trip: Duration) -> bool {
+        round_trip.saturating_mul(2) <= self.confirmed_within()
+    }
+
+    /// When the server is asked about an idle lock, so that the answer is there before the last one is too old.
+    fn next_confirmation(&self, round_trip: Duration) -> Mono {
+        let within = self.confirmed_within();
+        let early = within.saturating_sub(round_trip.saturating_mul(3) / 2);
+        self.confirmed + early.min(within * 3 / 4)
+    }
+
+    /// Whether the rest of it suits a successor that asks for `ttl`: it suffices, and a crash costs no more than that.
+    pub(super) fn rest_suits(&self, now: Mono, ttl: Duration) -> bool {
+        (ttl / 2..=ttl).contains(&self.until.since(now))
+    }
+
     fn plan(&self) -> (Mono, Plan) {
         let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
         end.min((self.renewal, Plan::Renewal))
@@ -312,44 +330,58 @@ impl Leases {
         let counted = reservation.as_ref().is_none_or(|it| it.counts(now));
         let first = reservation.and_then(Reservation::take_first);
         let held = self.by_token.get(&id)?;
-        self.idle.end(&held.keys, id);
+        let was_idle = self.idle.take(now, &held.keys, id);
         self.idle.set(id, terms.linger);
         self.change(context, id, |held| {
             held.fence = first.unwrap_or(held.fence + 1);
             held.budget = held.budget.next(counted);
             held.ttl_us = micros(ttl);
             held.begin_hold(now, terms);
-            held.plan_next_renewal(now);
+            // An idle lock is asked about soon: what happened to it before it was taken is known then.
+            if !was_idle {
+                held.plan_next_renewal(now);
+            }
         });
         let held = self.get(id)?;
         context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         Some(held)
     }
 
-    /// Schedules the next renewal of a lease. An idle lock is confirmed ahead of it, so that it can be handed off.
-    fn plan_next_renewal(&mut self, context: &mut Context, id: TokenId) {
-        let (now, is_idle) = (context.now, self.is_idle(id));
+    /// Schedules the next renewal of a lease. An idle lock is confirmed ahead of it, so that it can be handed off, and once
+    /// more after that.
+    fn plan_next_renewal(&mut self, context: &mut Context, id: TokenId, round_trip: Duration) {
+        let Some(held) = self.get(id) else { return };
+        let is_early = self.is_idle(id) || self.idle.is_taken_unconfirmed(id, held.confirmed);
+        let now = context.now;
         self.change(context, id, |held| {
             held.plan_next_renewal(now);
-            if is_idle {
-                let confirmation = held.confirmed + held.confirmed_within() * 3 / 4;
+            if is_early {
+                let confirmation = held.next_confirmation(round_trip);
                 held.plan_renewal(now, held.renewal.min(confirmation));
             }
         });
     }
 
-    /// A lock without a caller is kept, as its last one wanted: that is a hold with an end.
-    pub(super) fn begin_idling(&mut self, context: &mut Context, id: TokenId) {
-        let Some(linger) = self.idle.linger_of(id) else { return };
+    /// A lock without a caller is kept, as its last one wanted: that is a hold with an end. `round_trip`: none while a
+    /// renewal is under way, which confirms it.
+    pub(super) fn begin_idling(
+        &mut self,
+        context: &mut Context,
+        id: TokenId,
+        round_trip: Option<Duration>,
+    ) {
         let now = context.now;
+        let Some(end) = self.idle.end_of(now, id) else { return };
         if let Some(held) = self.by_token.get(&id) {
             self.idle.begin(now, held.keys.clone(), id);
         }
         self.change(context, id, |held| {
             // Later it could not be handed off.
-            held.hold_end = held.budget.until().min(now + linger);
+            held.hold_end = held.budget.until().min(end);
         });
-        self.plan_next_renewal(context, id);
+        if let Some(round_trip) = round_trip {
+            self.plan_next_renewal(context, id, round_trip);
+        }
     }
 
     /// Whether no caller has a lock, which is kept for the next one.

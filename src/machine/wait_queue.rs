@@ -235,6 +235,11 @@ impl WaitQueues {
         self.queues.contains_key(keys)
     }
 
+    /// Whether a caller here polls for a lock, in no queue.
+    pub(super) fn has_poller(&self, keys: &LockKeys) -> bool {
+        self.requests.iter().any(|(_, request)| request.polls && request.keys == *keys)
+    }
+
     /// The caller of a queue that gets the lock next.
     pub(super) fn first(&self, keys: &LockKeys) -> Option<OpId> {
         self.queues.get(keys)?.waiters.front().map(|(_, op)| *op)

@@ -189,7 +189,8 @@ impl Machine {
             held.notice = None;
         }
         self.confirm_lease(id, finished.sent, finished.ttl);
-        self.leases.plan_next_renewal(&mut self.context, id);
+        let round_trip = self.round_trip_of(id).unwrap_or_default();
+        self.leases.plan_next_renewal(&mut self.context, id, round_trip);
         // A claim is part of the grant, however short the hold.
         let renewed = pending != Some(PendingRenewal::Claim)
             && self.leases.get(id).is_some_and(|held| held.until > until);

@@ -80,8 +80,12 @@ pub(super) enum Defect {
     HandoffInAnotherHistory,
     /// An idle lock is kept without an end.
     IdleForEver,
+    /// Each time that a lock becomes idle counts as the first.
+    IdleAgainAndAgain,
     /// An idle lock is handed off that the present history has not confirmed.
     IdleInAnotherHistory,
+    /// An answer to a question from before a lock was taken counts for its hold.
+    IdleTakenForgotten,
     /// Closing leaves idle locks to expire.
     IdleKeptAtClose,
     /// A late reply to a renewal revives an ended lease.
@@ -413,6 +417,8 @@ pub(super) fn spoil(machine: &mut Machine) {
                 held.budget.left = 9;
             }
         }
+        Defect::IdleAgainAndAgain => machine.leases.idle.forget_ages(),
+        Defect::IdleTakenForgotten => machine.leases.idle.forget_takers(),
         Defect::IdleForEver => machine.leases.keep_idle_for_ever(&mut machine.context),
         Defect::BurstUnbounded => machine.servers.limit_windows(1_000, 1_000),
         Defect::SilentFromOldest => machine.servers.forget_answers(),

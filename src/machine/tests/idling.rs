@@ -2,8 +2,9 @@
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
-use crate::protocol::{Mode, Script};
+use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Polling, Protocol, Wait};
+use crate::protocol::{Call, Mode, Script};
+use std::time::Duration;
 
 const LINGERING: Hold = Hold { linger: ms(300), ..RENEWED };
 
@@ -298,4 +299,181 @@ fn of_two_idle_locks_with_one_name_the_older_one_is_released() {
     crowd.pass(ms(301));
     assert_eq!((lingering(&crowd), is_free(&crowd)), (0, true));
     crowd.assert_nothing_left();
+}
+
+/// Manager 0 takes the lock for 10 ms, again and again, with a pause. The time after its first release at which manager 1
+/// gets the lock, which asks for it from time to time, and is in no queue.
+fn time_until_a_poller_gets_it(crowd: &mut Crowd, hold: Hold) -> Duration {
+    let began = crowd.worlds[0].now;
+    loop {
+        let op = crowd.worlds[0].acquire_held(10_000, Wait::UpTo(ms(100)), hold);
+        crowd.settle();
+        if crowd.has(0, op) {
+            let lease = crowd.worlds[0].lease(op).0;
+            crowd.pass(ms(10));
+            crowd.release(0, lease);
+        }
+        for _ in 0..40 {
+            let tried = crowd.worlds[1].acquire(10_000, Wait::Never);
+            crowd.settle();
+            if crowd.has(1, tried) {
+                return crowd.worlds[0].now.since(began) - ms(10);
+            }
+            crowd.pass(ms(1));
+        }
+    }
+}
+
+/// 1. A's callers take an idle lock again and again. No server knows of B, which tries again and again.
+/// 2. The lock has been idle for `linger` in all, or it would have been: the next release is one at the server.
+#[test]
+pub(super) fn who_is_in_no_queue_waits_for_linger_and_one_hold_at_most() {
+    let mut crowd = Crowd::new(2);
+    let waited = time_until_a_poller_gets_it(&mut crowd, LINGERING);
+    assert!((ms(200)..=ms(310)).contains(&waited), "{waited:?}");
+    let mut crowd = Crowd::new(2);
+    assert_eq!(time_until_a_poller_gets_it(&mut crowd, RENEWED), ms(0));
+}
+
+#[test]
+fn each_caller_keeps_a_lock_for_its_linger_from_the_first_time_on_that_it_was_idle() {
+    for (next, longest) in [(ms(3_000), 3_000), (ms(100), 100), (ms(0), 50)] {
+        let mut crowd = Crowd::new(1);
+        idle(&mut crowd);
+        crowd.pass(ms(50));
+        let op =
+            crowd.worlds[0].acquire_held(10_000, Wait::Never, Hold { linger: next, ..RENEWED });
+        let lease = crowd.worlds[0].lease(op).0;
+        crowd.release(0, lease);
+        assert_eq!(is_free(&crowd), next.is_zero(), "{next:?}");
+        crowd.pass(ms(longest - 50));
+        crowd.pass(ms(1));
+        assert!(is_free(&crowd), "{next:?}");
+    }
+}
+
+/// 1. A's first caller holds the lock; its second one polls, as old code does.
+/// 2. The first caller comes again and again. If the lock were idle meanwhile, the second one would find it held.
+#[test]
+fn a_lock_for_which_a_caller_here_polls_is_released_at_the_server() {
+    let mut crowd = Crowd::new(1);
+    crowd.worlds[0].machine.context.config.polling = Some(Polling { least: ms(50), most: ms(75) });
+    let op = acquire(&mut crowd, 0);
+    let lease = crowd.worlds[0].lease(op).0;
+    let second = acquire(&mut crowd, 0);
+    crowd.release(0, lease);
+    assert_eq!(lingering(&crowd), 0);
+    crowd.pass(ms(80));
+    assert!(crowd.has(0, second));
+}
+
+/// One round trip to the server later.
+fn answer_after(world: &mut World, round_trip: Duration) {
+    world.pass(round_trip);
+    world.settle();
+}
+
+/// Manager 0 has a lock of a server that takes `round_trip` to answer, and has just released it.
+fn idle_far_away(ttl: u64, round_trip: Duration) -> Crowd {
+    let mut crowd = Crowd::new(1);
+    // The first fence of a server needs a request more.
+    let first = crowd.held(0, ttl);
+    crowd.release(0, first);
+    let world = &mut crowd.worlds[0];
+    let hold = Hold { linger: ms(ttl / 3), ..RENEWED };
+    let op = world.acquire_held(ttl, Wait::Forever, hold);
+    answer_after(world, round_trip);
+    let lease = world.lease(op).0;
+    world.release(lease);
+    crowd
+}
+
+/// 1. The server is asked about an idle lock, so that the last answer is never too old.
+/// 2. The next caller comes while that question is under way.
+#[test]
+fn a_question_under_way_keeps_nobody_from_an_idle_lock() {
+    let mut crowd = idle_far_away(10_000, ms(200));
+    assert_eq!(lingering(&crowd), 1);
+    let world = &mut crowd.worlds[0];
+    let mut asked = 0;
+    for _ in 0..18 {
+        world.pass(ms(100));
+        let hold = Hold { linger: ms(3_333), ..RENEWED };
+        let op = world.acquire_held(10_000, Wait::Never, hold);
+        let lease = world.lease(op).0;
+        world.release(lease);
+        if !world.wire.is_empty() {
+            // Others ask for further fences.
+            let is_question = |call: &Call| call.script() == Some(Script::Extend);
+            asked += world.wire.iter().filter(|(_, call)| is_question(call)).count();
+            assert!(world.wire.iter().all(|(_, call)| call.script() != Some(Script::Delete)));
+            answer_after(world, ms(100));
+        }
+    }
+    assert!((3..=8).contains(&asked), "{asked}");
+}
+
+/// Its next caller would seldom get it, and the questions would cost more than it saves.
+#[test]
+fn a_lock_whose_server_takes_too_long_to_answer_does_not_linger() {
+    for (ttl, round_trip, lingers) in
+        [(10_000, 312, 1), (10_000, 313, 0), (1_000, 31, 1), (1_000, 32, 0), (60_000, 501, 0)]
+    {
+        let mut crowd = idle_far_away(ttl, ms(round_trip));
+        assert_eq!(lingering(&crowd), lingers, "{ttl} {round_trip}");
+        crowd.settle();
+        crowd.pass(ms(ttl / 3 + 1));
+        assert!(is_free(&crowd));
+    }
+}
+
+/// 1. A's lock is idle. B takes it by force, and no message tells A.
+/// 2. A's next caller gets it, with a smaller fence than B has, since the last answer is not old.
+/// 3. A asks as soon as it would have for an idle lock, not at a third of the lease.
+#[test]
+fn what_happened_to_an_idle_lock_is_known_soon_after_it_was_taken() {
+    let mut crowd = Crowd::new(2);
+    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
+    crowd.settle();
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.worlds[0].release(lease);
+    crowd.pass(ms(1_500));
+    crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
+    crowd.worlds[0].lose_messages();
+    crowd.worlds[1].settle();
+    crowd.worlds[0].lose_messages();
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, hold);
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.pass(ms(10_000 / 16));
+    assert!(
+        crowd.worlds[0].lost.iter().any(|(lost, _)| *lost == lease),
+        "within a sixteenth of the lease"
+    );
+}
+
+/// 1. A's idle lock is asked about; then B takes it by force, and no message tells A.
+/// 2. A's next caller gets it before that answer, which says that it was A's.
+#[test]
+pub(super) fn a_lock_that_was_taken_during_a_question_is_asked_about_once_more() {
+    let mut crowd = Crowd::new(2);
+    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
+    crowd.settle();
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.worlds[0].release(lease);
+    while crowd.worlds[0].wire.is_empty() {
+        crowd.worlds[0].pass(ms(1));
+    }
+    crowd.worlds[0].execute_one();
+    let now = crowd.worlds[0].now;
+    crowd.worlds[1].now = now;
+    crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
+    crowd.worlds[1].settle();
+    crowd.worlds[0].lose_messages();
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, hold);
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.worlds[0].answer_one();
+    crowd.pass(ms(10_000 / 16));
+    assert!(crowd.worlds[0].lost.iter().any(|(lost, _)| *lost == lease));
 }

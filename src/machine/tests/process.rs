@@ -32,6 +32,8 @@ pub(super) struct Process {
     pub(super) is_ordered: bool,
     /// The number of its losses that were checked.
     pub(super) losses_seen: usize,
+    /// When each lock was first seen idle that the server has granted it, by its own clock.
+    idle_since: BTreeMap<TokenId, Mono>,
 }
 
 pub(super) struct Held {
@@ -111,6 +113,7 @@ impl Process {
             tidy: true,
             chosen: BTreeMap::new(),
             losses_seen: 0,
+            idle_since: BTreeMap::new(),
         }
     }
 
@@ -129,6 +132,24 @@ impl Process {
         let clock = self.clock(now);
         let valid = self.world.deadlines.iter().filter(move |(_, until)| **until > clock);
         valid.map(move |(lease, until)| (*lease, until.since(clock)))
+    }
+
+    pub(super) fn see_idle_locks(&mut self) {
+        let Self { world, idle_since, .. } = self;
+        for id in world.machine.leases.idle.ids() {
+            idle_since.entry(id).or_insert(world.now);
+        }
+    }
+
+    /// An idle lock that callers in no queue elsewhere, of whom no server knows, have found held for too long: each of the
+    /// callers here has kept it for its `linger` from the first time on that it was idle, at most.
+    pub(super) fn overdue_idle_lock(&self) -> Option<TokenId> {
+        let idle = &self.world.machine.leases.idle;
+        let is_overdue = |id: &TokenId| {
+            let (since, linger) = (self.idle_since.get(id), idle.linger_of(*id));
+            since.zip(linger).is_none_or(|(since, linger)| *since + linger < self.world.now)
+        };
+        idle.ids().into_iter().find(is_overdue)
     }
 
     /// The token of a lease, without a label.

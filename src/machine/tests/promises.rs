@@ -29,16 +29,16 @@ impl Simulation {
         self.demand(violation.is_none(), || violation.unwrap_or_default());
     }
 
-    pub(super) fn check(&self) {
+    pub(super) fn check(&mut self) {
+        self.processes.iter_mut().for_each(Process::see_idle_locks);
         self.check_calls();
         self.check_holders();
         if self.is_steady() {
             self.check_lengthened();
         }
         for (who, process) in self.processes.iter().enumerate() {
-            let leases = &process.world.machine.leases;
-            let overdue = leases.idle.overdue(process.world.now);
-            self.demand(overdue.is_none(), || format!("{who}: {overdue:?} lingers past its end"));
+            let overdue = process.overdue_idle_lock();
+            self.demand(overdue.is_none(), || format!("{who}: {overdue:?} is idle for too long"));
             let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
             let unreported = process.held.iter().map(|held| held.lease).find(|lease| {
                 !deadlines.contains_key(lease) && lost.iter().all(|(other, _)| other != lease)

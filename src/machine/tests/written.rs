@@ -25,6 +25,16 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         idling::an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
     ),
     (
+        "an answer to a question from before a lock was taken counts for its hold",
+        Change::Machine(Defect::IdleTakenForgotten),
+        idling::a_lock_that_was_taken_during_a_question_is_asked_about_once_more,
+    ),
+    (
+        "each time that a lock becomes idle counts as the first",
+        Change::Machine(Defect::IdleAgainAndAgain),
+        idling::who_is_in_no_queue_waits_for_linger_and_one_hold_at_most,
+    ),
+    (
         "the budget of a lock that lingers is renewed while another manager waits",
         script("return { fence, waiting }", "return { fence, 0 }"),
         idling::a_lock_that_is_waited_for_elsewhere_lingers_no_more,
