@@ -66,7 +66,7 @@ export interface ConnectOptions {
   readonly maxHold?: Duration | undefined;
   /**
    * How long locks that are acquired without a `linger` are kept for the next caller of this manager once they were
-   * released, in whole ms up to a third of `ttl`.
+   * released, in whole ms up to a third of `ttl`. If the process is killed or frozen meanwhile, others wait for up to `ttl`.
    *
    * @default 0
    */

@@ -146,7 +146,9 @@ export interface Lock extends AsyncDisposable {
   /**
    * Releases the lock. `held` is false from the moment of this call.
    *
-   * @returns `true` if this call freed it, `false` if it had been lost or released before.
+   * @returns `true` if this call freed it, `false` if it had been lost or released before. With `linger`, or if the lock is
+   *   handed to a caller of this process, no server is asked: what has happened to the lock since the last answer about it,
+   *   a second before at most, is not known yet.
    * @throws LockConnectionError if no answer came within `commandTimeout`; holdfast repeats the release
    *   when it can reach the server again.
    *

@@ -213,9 +213,11 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly leaveToExpire?: boolean | undefined;
   /**
    * How long the manager keeps the lock for its own next caller once it was released and no caller here waits, in whole ms
-   * up to a third of `ttl`: that caller gets it without asking the server, with a fence of its own. Whoever waits elsewhere
-   * waits for so much longer at most, and `tryAcquire` elsewhere finds the lock held. For a lock that one process takes
-   * again and again. No effect with `mode: 'shared'`, `renew: false`, on a quorum, or if the lock's `token` was read.
+   * up to a third of `ttl`: that caller gets it without asking the server, with a fence of its own. `tryAcquire` elsewhere
+   * finds the lock held. So much later than it was first kept it is free in the next pause, however often it was taken
+   * meanwhile. For a lock that one process takes again and again. If the process is killed or frozen meanwhile, others wait
+   * until the lease ends: for up to `ttl`. No effect with `mode: 'shared'`, `renew: false`, on a quorum, if the lock's
+   * `token` was read, or if a round trip takes longer than half a second or a 32nd of `ttl`.
    *
    * @default the `linger` of `connect`, up to a third of `ttl`, or else 0
    */

@@ -87,6 +87,26 @@ test('it is held for others, who wait for `linger` at most', async () => {
   assert.equal(locks.stats().lingering, 0);
 });
 
+test('callers who are in no queue get a lock that is taken again and again', async () => {
+  const locks = await manager({ linger: 300 });
+  const others = await manager();
+  let ends = false;
+  const busy = (async () => {
+    while (!ends) {
+      await locks.request('x', { wait: 10_000 }, () => sleep(2));
+      await sleep(20);
+    }
+  })();
+  await until(() => locks.stats().handedOff > 0, 'an idle lock that is taken');
+  const tries = async () => (await others.request('x', { ifAvailable: true }, (it) => it)) !== null;
+  await until(tries, 'a try that gets it');
+  const setNx = async () => (await server.admin.set('lock:x', 'old', 'PX', 5_000, 'NX')) !== null;
+  await until(setNx, 'old code that gets it');
+  await server.admin.del('lock:x');
+  ends = true;
+  await busy;
+});
+
 test('callers here and elsewhere share it, and each is alone', async () => {
   const all = await Promise.all([manager({ linger: 50 }), manager({ linger: 50 }), manager()]);
   let holders = 0;
@@ -173,7 +193,7 @@ test('a lock of `runOnce` does not linger', async () => {
   assert.equal(locks.stats().lingering, 0);
 });
 
-test('an idle lock lives longer than its first lease', async () => {
+test('a lock that is kept for longer than its first lease, with pauses, is not lost', async () => {
   const locks = await manager({ ttl: 300, linger: 100 });
   const fences = new Set<number>();
   for (let i = 0; i < 12; i++) {
