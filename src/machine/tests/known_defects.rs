@@ -88,11 +88,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     ("an idle lock is kept without an end", Kind::Steady, Change::Machine(Defect::IdleForEver)),
-    (
-        "each time that a lock becomes idle counts as the first",
-        Kind::Steady,
-        Change::Machine(Defect::IdleAgainAndAgain),
-    ),
     ("an idle lock is kept at close", Kind::Steady, Change::Machine(Defect::IdleKeptAtClose)),
     // Leases.
     (
