@@ -25,11 +25,11 @@ impl Machine {
         };
         let id = lease.token_id();
         let caller = (op, self.context.now + self.context.config.command_timeout);
-        if !exported && self.may_idle(held) {
+        let idles = self.is_to_idle(held);
+        if idles && !exported && self.may_idle(held) {
             self.begin_idling(lease);
             return self.context.complete(op, Outcome::Done);
         }
-        let idles = self.is_to_idle(held);
         // Unless somebody waits here, or is to find it here, there is no handoff to consider.
         if exported || !(idles || self.queues.has(&held.keys)) {
             self.release_at_server(id, Some(caller), None);

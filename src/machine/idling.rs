@@ -20,9 +20,10 @@ impl Machine {
     /// known nobody elsewhere.
     pub(super) fn is_to_idle(&self, held: &Lease) -> bool {
         let id = held.id.token_id();
+        let polls = self.context.config.polling.is_some() && self.queues.has_poller(&held.keys);
         self.leases.idle.end_of(self.context.now, id).is_some()
             && !self.queues.has(&held.keys)
-            && !(self.context.config.polling.is_some() && self.queues.has_poller(&held.keys))
+            && !polls
             && !held.mode.is_shared()
             && held.renew
             && held.notice.is_none()

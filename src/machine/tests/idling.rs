@@ -317,7 +317,7 @@ fn time_until_a_poller_gets_it(crowd: &mut Crowd, hold: Hold) -> Duration {
             let tried = crowd.worlds[1].acquire(10_000, Wait::Never);
             crowd.settle();
             if crowd.has(1, tried) {
-                return crowd.worlds[0].now.since(began) - ms(10);
+                return crowd.worlds[0].now.since(began + ms(10));
             }
             crowd.pass(ms(1));
         }
