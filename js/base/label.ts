@@ -40,7 +40,8 @@ export function readLabel(written: string): string {
   }
 }
 
-function escaped(text: string): string {
+/** A text with its bytes of UTF-8 that may not stand in a token as `%` and two digits. @internal */
+export function escaped(text: string): string {
   const code = (letter: string) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`;
   return encodeURIComponent(text).replace(/[!'()*]/g, code);
 }

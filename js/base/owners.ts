@@ -1,12 +1,13 @@
-/** Owners that callers name: an owner has one token, which every process can make of its name. */
+/** Owners that callers name. Each hold of an owner has a token of its own, which tells the owner at its end. */
 
 import { Buffer } from 'node:buffer';
 import { checkText } from './checks.js';
 import { argumentError } from './errors.js';
+import { escaped, readLabel } from './label.js';
 
 const OWNER_BYTES_MAX = 256;
-/** No manager has a name that begins so. */
-const TOKEN = /^hf1\.~([A-Za-z0-9_-]+)\.1$/;
+/** The start of an owner in place of a label, which has no such character. The core knows it, too. */
+const MARK = '@';
 
 /** @internal */
 export function checkOwner(owner: unknown): asserts owner is string {
@@ -17,15 +18,18 @@ export function checkOwner(owner: unknown): asserts owner is string {
   throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
-/** The token of an owner, the same in every process. @internal */
-export function tokenOfOwner(owner: string): string {
-  return `hf1.~${Buffer.from(owner).toString('base64url')}.1`;
+/** What stands in place of a label in the tokens of an owner: two owners never have the same. @internal */
+export function labelOfOwner(owner: string): string {
+  return `${MARK}${escaped(owner)}`;
 }
 
-/** The owner that has a token; `null` if it is none of these tokens. @internal */
+/** The owner that stands in place of a label; `null` if a label stands there. @internal */
+export function ownerIn(written: string): string | null {
+  return written.startsWith(MARK) ? readLabel(written.slice(MARK.length)) : null;
+}
+
+/** The owner in a token; `null` if none is named. @internal */
 export function ownerOf(token: string): string | null {
-  const [, name] = TOKEN.exec(token) ?? [];
-  if (name === undefined) return null;
-  const owner = Buffer.from(name, 'base64url').toString();
-  return tokenOfOwner(owner) === token ? owner : null;
+  const [, written] = /^hf1\.[^.]+\.\d+\.(@[^ ]+)$/.exec(token) ?? [];
+  return written === undefined ? null : ownerIn(written);
 }

@@ -3,7 +3,7 @@
  */
 
 import { readLabel } from './label.js';
-import { ownerOf } from './owners.js';
+import { ownerIn } from './owners.js';
 
 /** `n` is the time since the start of the client, in units of 4 µs. */
 const TICKS_PER_MS = 250;
@@ -54,7 +54,7 @@ export function readMark(value: string): DoneMark | undefined {
  */
 export function labelOf(token: string): string | undefined {
   const written = /^hf1\.[^.]+\.\d+(?:\/\d+){0,2}\.([^ ]+)/.exec(token)?.[1];
-  return written === undefined ? (ownerOf(token) ?? undefined) : readLabel(written);
+  return written === undefined ? undefined : (ownerIn(written) ?? readLabel(written));
 }
 
 /** Whether other code has written this value. */

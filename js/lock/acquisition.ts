@@ -32,7 +32,9 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, permits, leaveToExpire, awaitRelease, origin, set } = this.request;
+    const { share, permits, awaitRelease, origin, set } = this.request;
+    // A lock of an owner is left to expire, but renewed as long as its handle lives.
+    const leaveToExpire = this.request.leaveToExpire && !this.request.renew;
     const { name } = this;
     if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name, set);
     const { lease, fence, label = this.request.label } = readGrant(outcome);

@@ -1,7 +1,7 @@
 import { noticing } from '../base/abort.js';
 import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
-import { ownerOf } from '../base/owners.js';
+import { ownerIn } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
 import { limitIn, permitsIn } from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
@@ -266,19 +266,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
    * @internal
    */
   get owner(): string | null {
-    return this.#label.startsWith(VALUE) ? ownerOf(this.#label.slice(VALUE.length)) : null;
-  }
-
-  /**
-   * Ends this handle alone: the lock is released, or goes on, elsewhere.
-   *
-   * @internal
-   */
-  disown(): void {
-    if (this.#is(RELEASED)) return;
-    this.#flags |= RELEASED;
-    this.#manager.channel.forget(this);
-    void this.#manager.channel.submit(stopRenewingOperation(this.#lease));
+    return ownerIn(this.#label);
   }
 
   async downgrade(): Promise<boolean> {
@@ -394,8 +382,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   #lost(
     reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
   ): LockLostError {
-    const elsewhere =
-      reason === 'expired' && this.owner !== null ? ', or its owner has released it elsewhere' : '';
+    const elsewhere = this.owner === null ? '' : (OWNER_HAS[reason] ?? '');
     const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}${elsewhere}`;
     const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before the work continues`;
     const message = reason === 'released' ? what : `${what}${advice}`;
@@ -411,6 +398,13 @@ const REASONS: Readonly<Record<number, LockLostReason>> = {
   [LossCode.MaxHold]: 'maxHold',
   [LossCode.Stalled]: 'stalled',
   [LossCode.Stolen]: 'stolen',
+};
+
+/** What an owner may have done elsewhere that ends a hold so. */
+const OWNER_HAS: Readonly<Partial<Record<LockLostReason, string>>> = {
+  adopted: ', or its owner has acquired it again',
+  expired: ', or its owner has released it elsewhere',
+  stolen: ', or its owner has released it elsewhere',
 };
 
 const WHAT_HAPPENED: Readonly<Record<LockLostReason, string>> = {

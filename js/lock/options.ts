@@ -12,7 +12,7 @@ import {
 import { argumentError, LockLostError } from '../base/errors.js';
 import { writeLabel } from '../base/label.js';
 import { checkName } from '../base/names.js';
-import { checkOwner, tokenOfOwner } from '../base/owners.js';
+import { checkOwner, labelOfOwner } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
 import { clientOf } from '../base/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
@@ -101,7 +101,7 @@ export interface ForceReleaseOptions {
    */
   readonly foreign?: boolean | undefined;
   /**
-   * Releases the lock only from these owners: their tokens, as `query` shows them. If anybody else holds the lock or a
+   * Releases the lock only from these owners: their tokens, as `query` shows them, or the names of an `owner`. If anybody else holds the lock or a
    * share of it by then, nothing is done. Of other code, with `foreign`, it is the value of the key. 10 000 at most.
    *
    * @default undefined (whoever holds it)
@@ -424,14 +424,14 @@ export function checkAdoptOptions(
   owner?: string,
 ): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt', LOCK_TIMES);
-  if (owner !== undefined) checkOwned(owner, given);
-  return fillHolding(given, { ...defaults, label: '' });
+  const owned = owner === undefined ? given : { ...given, owner };
+  return fillHolding(owned, { ...defaults, label: '' });
 }
 
-/** Checks what `adopt` is given. @internal */
+/** Checks what `adopt` is given. Without a token it is a name and an owner. @internal */
 export function checkLockJson(lock: unknown): {
   name: string;
-  token: string;
+  token: string | undefined;
   share: number;
   owner: string | undefined;
 } {
@@ -444,7 +444,7 @@ export function checkLockJson(lock: unknown): {
   checkName(name);
   if (owner !== undefined) checkOwner(owner);
   if (owner !== undefined && token === undefined) {
-    return { name, token: tokenOfOwner(owner), share: SHARE_EXCLUSIVE, owner };
+    return { name, token, share: SHARE_EXCLUSIVE, owner };
   }
   checkText(token, 'token');
   if (token === '') {
@@ -544,8 +544,8 @@ function fillHolding(
   checkHold({ ttl, renew, maxHold, stallTimeout });
   const { owner } = given;
   if (owner !== undefined) checkOwned(owner, given);
-  const named = given.label ?? owner;
-  const label = named === undefined ? defaults.label : checkLabel(named);
+  const chosen = given.label === undefined ? defaults.label : checkLabel(given.label);
+  const label = owner === undefined ? chosen : labelOfOwner(owner);
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
     const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';
@@ -556,6 +556,8 @@ function fillHolding(
   const share = checkShare(given);
   // Not the object that was checked: with that one V8 (Node 20) took 5 µs for the copy, instead of 0.1.
   const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire, linger };
+  // The lock of an owner is not this manager's: only the server ends it, and no other caller here gets it.
+  if (owner !== undefined) Object.assign(hold, { leaveToExpire: true, linger: 0 });
   return {
     ...hold,
     label,

@@ -11,9 +11,9 @@ import {
   leaderLockOf,
   markOf,
 } from '../base/names.js';
-import { tokenOfOwner } from '../base/owners.js';
+import { ownerIn } from '../base/owners.js';
 import { type Duration, milliseconds } from '../base/time.js';
-import { shareOf } from '../base/tokens.js';
+import { isForeign, shareOf } from '../base/tokens.js';
 import { Campaigns } from '../lead/campaigns.js';
 import { lead } from '../lead/lead.js';
 import {
@@ -51,7 +51,6 @@ import {
 } from '../lock/options.js';
 import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
 import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
-import { takeOwned } from '../lock/owned.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
 import { callListeners } from '../native/calls.js';
 import { NativeChannel } from '../native/channel.js';
@@ -69,6 +68,7 @@ import {
   readGrants,
   readTimeout,
   releaseOperation,
+  stopRenewingOperation,
   SHARE_EXCLUSIVE,
   SHARE_UNLIMITED,
   WAIT_NEVER,
@@ -465,8 +465,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
    * reason `adopted`. The lock keeps its label, unless `options` has one.
    *
-   * With `owner` in place of the token it gets the lock of an owner that was named when it was acquired. Other handles of
-   * this owner stay held. With both the lock of the token becomes this owner's.
+   * With `owner` in place of the token it gets the lock of an owner that was named when it was acquired. With both the lock
+   * of the token becomes this owner's, unless the owner has it elsewhere by now.
    *
    * @param lock - The result of `lock.toJSON()` in the other process, or a name and an owner.
    * @returns The lock, held as if it had been acquired here.
@@ -493,16 +493,36 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#check(name);
     const request = withOrigin(checkAdoptOptions(options, this.#defaults, owner), this.adopt);
     refuseOnQuorum(this.#errors, 'adopt');
-    if (owner !== undefined) {
-      const owned = await this.#nameOwner(name, owner, request, token);
-      const who = token === tokenOfOwner(owner) ? `the owner ${show(owner)}` : 'the token';
-      if (owned === null) throw this.#notHeld(name, 'adopt', who);
-      return owned;
-    }
+    if (token === undefined) return this.#adoptOfOwner(name, owner as string, request);
     const adopted = { ...request, ...adoptedShare(share, token) };
     const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
-    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
-    return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
+    if (outcome.code !== OutcomeCode.Lost) {
+      return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
+    }
+    if (owner === undefined) throw this.#notHeld(name);
+    return this.#adoptOfOwner(name, owner, request);
+  }
+
+  /** Adopts the lock of an owner from the token that it has now. */
+  async #adoptOfOwner(name: string, owner: string, request: AcquireRequest): Promise<HeldLock> {
+    let before: string | undefined;
+    for (;;) {
+      const token = await this.#tokenOf(name, owner);
+      // The owner may get it anew between two steps, but never under the same token.
+      if (token === undefined || token === before) {
+        throw this.#notHeld(name, 'adopt', `the owner ${show(owner)}`);
+      }
+      const outcome = await this.#channel.submit(adoptOperation(name, token, request));
+      if (outcome.code !== OutcomeCode.Lost) {
+        return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
+      }
+      before = token;
+    }
+  }
+
+  /** The token under which an owner has a lock; undefined if it does not have it. */
+  async #tokenOf(name: string, owner: string): Promise<string | undefined> {
+    return (await this.#holdersOf(name)).find((holder) => holder.owner === owner)?.token;
   }
 
   /**
@@ -535,13 +555,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Releases the lock `name` of an owner that was named when it was acquired, in this or another process. A `Lock` of this
-   * owner is released here at once; one of another process is lost when its lease is next renewed or asked about, at a third
-   * of its length.
+   * Releases the lock `name` of an owner that was named when it was acquired, in this or another process: the hold that the
+   * owner has now, never one that it gets later. A `Lock` of this owner is released here at once; that of another process gets
+   * the event `lost`, with the reason `stolen`.
    *
    * @returns `true` if the owner held it.
-   * @throws LockConnectionError if no answer came within `commandTimeout`: the lock may have been released. To call it again
-   *   does no harm, unless the owner acquires the lock anew meanwhile.
+   * @throws LockConnectionError if no answer came within `commandTimeout`: the lock may have been released. Call it again.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -556,11 +575,17 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const owner = checkReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'owner');
     for (const holder of this.#channel.holders()) {
-      if (holder instanceof HeldLock && holder.name === name && holder.owner === owner) {
-        holder.disown();
-      }
+      const isMeant =
+        holder instanceof HeldLock && holder.name === name && holder.owner === owner;
+      if (isMeant && (await holder.release())) return true;
     }
-    return this.#force(name, false, [tokenOfOwner(owner)]);
+    let before: string | undefined;
+    for (;;) {
+      const token = await this.#tokenOf(name, owner);
+      if (token === undefined || token === before) return false;
+      if (await this.#force(name, false, [token])) return true;
+      before = token;
+    }
   }
 
   /**
@@ -583,7 +608,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#check(name);
     const { foreign, owners } = checkForceReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'forceRelease');
-    return this.#force(name, foreign, owners);
+    return this.#force(name, foreign, await this.#tokensOf(name, owners));
+  }
+
+  /** The tokens of `owners`, some of which may be names that callers have given owners. */
+  async #tokensOf(name: string, owners: readonly string[]): Promise<readonly string[]> {
+    if (owners.every((owner) => !isForeign(owner))) return owners;
+    const holders = await this.#holdersOf(name);
+    const named = holders.filter(({ owner }) => owner !== null && owners.includes(owner));
+    return [...owners, ...named.map(({ token }) => token)];
   }
 
   async #force(name: string, foreign: boolean, owners: readonly string[]): Promise<boolean> {
@@ -889,33 +922,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
-    const { owner } = request;
-    if (owner === undefined) return this.#takeForCaller(name, request);
-    return takeOwned(request, {
-      take: (unnamed) => this.#takeForCaller(name, unnamed),
-      name: (token) => this.#nameOwner(name, owner, request, token),
-      lost: () => this.#notHeld(name, 'acquire'),
-      now: () => this.now(),
-    });
-  }
-
-  /** Gives a lock to the owner; `null` if `token`, by default the owner's own, does not have it. */
-  async #nameOwner(
-    name: string,
-    owner: string,
-    request: AcquireRequest,
-    token = tokenOfOwner(owner),
-  ): Promise<HeldLock | null> {
-    const named = { ...request, label: `${VALUE}${tokenOfOwner(owner)}` };
-    // The owner may have the lock elsewhere, so only the owner releases it.
-    const operation = adoptOperation(name, token, { ...named, leaveToExpire: true });
-    const outcome = await this.#channel.submit(operation);
-    if (outcome.code === OutcomeCode.Lost) return null;
-    const handle = { ...named, leaveToExpire: !request.renew };
-    return new Acquisition(this.#shared, name, handle).lock(outcome);
-  }
-
-  #takeForCaller(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     const acquisition = new Acquisition(this.#shared, name, request);
     const { signal } = request;
     return signal === undefined
@@ -945,7 +951,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const outcome = await this.#untilAborted(operation, signal);
     if (!signal.aborted) return outcome;
     if (isGrant(outcome)) {
-      await this.#channel.submit(releaseOperation(readGrant(outcome).lease, false));
+      const { lease, label = '' } = readGrant(outcome);
+      // What was taken over from an owner stays the owner's.
+      const isOwned = ownerIn(label) !== null;
+      const end = isOwned ? stopRenewingOperation(lease) : releaseOperation(lease, false);
+      await this.#channel.submit(end);
     }
     throw signal.reason;
   }

@@ -52,7 +52,7 @@ export interface HeldLockInfo {
   readonly permits: number;
   /** The `limit` with which the holder asked for its share; `null` if it gave none. */
   readonly limit: number | null;
-  /** The holder: the `clientId` of its manager; empty if `owner` or other code is the holder. */
+  /** The holder: the `clientId` of its manager, of an `owner` the one that has got the lock last; empty for other code. */
   readonly clientId: string;
   /** The `owner` that was named when the lock was acquired; `null` if none was. */
   readonly owner: string | null;
@@ -180,7 +180,8 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       mode: modeOf(shared),
       ...shareOf(token),
       ...stateOf(token, idle),
-      ...holderOf(token),
+      clientId: clientOf(token) ?? '',
+      owner: ownerOf(token),
       label: labelOf(token) ?? null,
       token,
       askedAt: askedAt(token),
@@ -199,21 +200,16 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
   };
 }
 
-/** For each lock those who wait to share it, and of the others the first of each manager. */
+/** For each lock those who wait to share it or for an owner, and of the others the first of each manager. */
 function firstOfEach(pending: Page['pending']): Page['pending'] {
   const first = new Map<string, Page['pending'][number]>();
   for (const waiter of pending) {
     const { key, shared, token } = waiter;
-    const whose = JSON.stringify([key, shared, shared ? token : (clientOf(token) ?? token)]);
+    const isAlone = shared || ownerOf(token) !== null;
+    const whose = JSON.stringify([key, shared, isAlone ? token : (clientOf(token) ?? token)]);
     if (!first.has(whose)) first.set(whose, waiter);
   }
   return [...first.values()];
-}
-
-/** Who holds a lock: an owner that its caller has named, or a manager; neither of other code's. */
-function holderOf(token: string): Pick<HeldLockInfo, 'clientId' | 'owner'> {
-  const owner = ownerOf(token);
-  return { clientId: owner === null ? (clientOf(token) ?? '') : '', owner };
 }
 
 /** How a hold is, by its token, and for how long it has been idle. */

@@ -21,6 +21,7 @@ impl Machine {
         let (id, mut entry) = request.entry(&mut self.context, Beneficiary::Caller(op));
         entry.block = self.block(&entry.keys, request.block(&self.context));
         entry.approach = self.approach(&entry);
+        entry.take_position(request.began, None);
         request.own = Some(id);
         self.queues.insert(&mut self.context, op, request);
         self.entries.insert(id, entry);
@@ -148,6 +149,10 @@ impl Machine {
     fn abandon_entry(&mut self, id: TokenId) {
         let is_open = self.servers.asks(id);
         let Some(entry) = self.remove_entry(id) else { return };
+        if entry.takes_over.is_some() {
+            // What it has got or may yet get, the owner had before.
+            return;
+        }
         let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
             self.give_back(entry.keys, entry.token, entry.uncertain);

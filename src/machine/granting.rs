@@ -3,12 +3,14 @@
 use super::Machine;
 use super::context;
 use super::handoff::HandoffBudget;
-use super::interface::{Effect, Outcome};
-use super::lease::{Lease, PendingRenewal};
+use super::interface::{Effect, LossReason, Outcome};
+use super::lease::{GiveBack, Lease, PendingRenewal};
 use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step};
 use super::request::{CallError, Finished};
 use super::timers::Owner;
-use crate::protocol::{CLAIM, Grant, Intent, NodeId, Refusal, Reply, Take, TokenId, valid_until};
+use crate::protocol::{
+    CLAIM, Grant, Intent, NodeId, Refusal, Reply, Take, Token, TokenId, valid_until,
+};
 
 impl Machine {
     pub(super) fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -24,6 +26,7 @@ impl Machine {
             return;
         }
         if let Some(entry) = self.entries.get_mut(&id) {
+            let mut owned = None;
             match finished.reply {
                 Ok(Reply::Take(Take::Held)) => {
                     self.contention.was_held(&entry.keys);
@@ -34,6 +37,7 @@ impl Machine {
                 Ok(Reply::Held(ref held)) => {
                     self.contention.was_held(&entry.keys);
                     self.queues.has_position(entry, held);
+                    owned = entry.hold_of_owner(held);
                 }
                 Ok(Reply::Joined { .. }) => self.contention.was_held(&entry.keys),
                 Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
@@ -43,6 +47,9 @@ impl Machine {
             }
             let node = finished.node;
             let step = entry.answered(&mut self.context, &self.servers, id, finished);
+            if owned.is_some() {
+                return self.ask_anew(id, owned);
+            }
             self.entry_step(node, id, step);
         }
     }
@@ -52,12 +59,17 @@ impl Machine {
             Step::Nothing => {}
             Step::Granted(granted) if self.context.config.confirm => {
                 if let Some(entry) = self.entries.get_mut(&id) {
+                    if entry.takes_over.is_some() {
+                        // As any adoption.
+                        return self.grant(id, granted);
+                    }
                     entry.confirming = Some(Box::new((node, granted)));
                     self.context.push(Effect::Confirm { node, attempt: id });
                 }
             }
             Step::Granted(granted) => self.grant(id, granted),
             Step::Discard => self.discard_grant(id),
+            Step::Anew => self.ask_anew(id, None),
             Step::Known(again) => self.known(id, again),
             Step::Refused => {
                 while let Some(entry) = self.entries.get(&id)
@@ -175,9 +187,14 @@ impl Machine {
         else {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
-        let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
+        let Entry { keys, mode, block, budget, beneficiary, label, takes_over, .. } = entry;
         context.stats.handed_off += u64::from(budget.is_some());
-        let other_label = context::other_label(&label, &request.label);
+        // A caller that has taken over its owner's hold is told so by its label.
+        let other_label = if takes_over.is_some() {
+            Some(label.to_string())
+        } else {
+            context::other_label(&label, &request.label)
+        };
         let Granted { fence, until, pending_renewal, since, fast_path } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
@@ -187,6 +204,9 @@ impl Machine {
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
         held.lone_share = fast_path && mode.is_shared();
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
+        if let Some(former) = takes_over {
+            self.lose_adopted(&former, LossReason::Adopted, GiveBack::IfUncertain);
+        }
         self.begin_lease(held, request.hold);
         self.context.complete(op, Outcome::Acquired { lease, fence, label: other_label });
         if is_incomplete {
@@ -201,12 +221,32 @@ impl Machine {
     /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
         let is_open = self.servers.asks(id);
-        let Some(old) = self.remove_entry(id) else { return };
+        let Some((new, old)) = self.replace_entry(id) else { return };
+        self.give_back(old.keys, old.token, old.uncertain || is_open);
+        self.send_entry_now(new);
+    }
+
+    /// Another token takes the position of an entry for an owner: to take over the hold `owned` of that owner, or to ask for
+    /// the lock since such a hold has ended. A token that was in the queue takes nothing over, so that it can be given back
+    /// whatever the other gets, and one that may have taken something over never asks for the lock.
+    fn ask_anew(&mut self, id: TokenId, owned: Option<Token>) {
+        let Some((new, old)) = self.replace_entry(id) else { return };
+        if let Some(entry) = self.entries.get_mut(&new) {
+            entry.takes_over = owned.map(Box::new);
+        }
+        if old.takes_over.is_none() && (old.uncertain || old.is_queued()) {
+            self.give_back(old.keys, old.token, old.uncertain);
+        }
+        self.send_entry_now(new);
+    }
+
+    /// Puts a new token in the place of an entry. Returns its number, and the former entry.
+    fn replace_entry(&mut self, id: TokenId) -> Option<(TokenId, Entry)> {
+        let old = self.remove_entry(id)?;
         let new = self.context.next_token_id();
         let token = self.context.token(new, old.mode, &old.label);
         self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
-        self.give_back(old.keys, old.token, old.uncertain || is_open);
-        self.send_entry_now(new);
+        Some((new, old))
     }
 }

@@ -14,7 +14,7 @@ use super::request::{CallError, Finished};
 use super::timers::Owner;
 use super::wait_queue::AcquireRequest;
 use super::{Leaving, Machine};
-use crate::protocol::{LeaseId, Mode, Mono, OpId, Reply, TokenId, valid_until};
+use crate::protocol::{LeaseId, Mode, Mono, OpId, Reply, TokenId, is_owner, valid_until};
 
 impl Machine {
     pub(super) fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
@@ -30,8 +30,9 @@ impl Machine {
             self.begin_idling(lease);
             return self.context.complete(op, Outcome::Done);
         }
-        // Unless somebody waits here, or is to find it here, there is no handoff to consider.
-        if exported || !(idles || self.queues.has(&held.keys)) {
+        // Unless somebody waits here, or is to find it here, there is no handoff to consider. A token that tells its owner
+        // serves no other caller.
+        if exported || is_owner(&held.label) || !(idles || self.queues.has(&held.keys)) {
             self.release_at_server(id, Some(caller), None);
         } else if (self.is_unanswered(held) && (idles || self.next_owner(held).is_some()))
             || self.keeps_a_position(held)
@@ -92,7 +93,7 @@ impl Machine {
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.
         let fits = self.is_unanswered(held) || held.rest_suits(self.context.now, next.ttl);
-        known && whole && fits && next.hold.renew
+        known && whole && fits && next.hold.renew && !next.owned
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.

@@ -206,14 +206,12 @@ impl Machine {
         else {
             return Outcome::Internal;
         };
-        // This manager may be the owner, and miss the message.
-        let own = self.context.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
         // A caller that has chosen a token for its own lock loses nothing.
         let is_named = label.starts_with(NAMED);
         let reason = if is_named { LossReason::Ended } else { LossReason::Adopted };
         // To give back what has the token of the new lease would release that.
         let give_back = if owner == token { GiveBack::Never } else { GiveBack::IfUncertain };
-        self.lose_if(own.map(|id| Loss { id, reason, give_back }));
+        self.lose_adopted(&owner, reason, give_back);
         let until = valid_until(sent, ttl);
         if until <= self.context.now {
             if is_given_back {
@@ -231,6 +229,12 @@ impl Machine {
         held.uncertain = shot.uncertain && !is_named;
         self.begin_lease(held, terms);
         Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
+    }
+
+    /// What `owner` had is another token's now. This manager may be the owner, and miss the message.
+    pub(super) fn lose_adopted(&mut self, owner: &Token, reason: LossReason, give_back: GiveBack) {
+        let own = self.context.number_of(owner).filter(|id| self.leases.get(*id).is_some());
+        self.lose_if(own.map(|id| Loss { id, reason, give_back }));
     }
 
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {

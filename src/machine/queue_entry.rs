@@ -17,7 +17,7 @@ use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
 use crate::protocol::{
     CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
-    ServerTime, TOKEN_PREFIX, Take, Token, TokenId, valid_until,
+    ServerTime, TOKEN_PREFIX, Take, Token, TokenId, is_owner, valid_until,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,9 @@ const BLIND_POLL_MS: (u64, u64) = (100, 140);
 const WOKEN_MS: (u64, u64) = (0, 10);
 /// The first pause of a caller that a quorum has refused.
 const CONTENDED_MS: (u64, u64) = (10, 40);
+
+/// An entry for an owner polls at least this often, in ms: the owner may have got the lock elsewhere.
+const OWNER_POLL_MS: (u64, u64) = (400, 600);
 
 /// A caller that polls as old code does joins the queue when so many polls in a row have found it in use: by clients
 /// that do not poll, since those that do leave it empty. It would get the lock only between two of them.
@@ -68,6 +71,8 @@ pub(super) struct Entry {
     pub(super) approach: Approach,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
+    /// The hold of its owner that it takes over, in place of asking for the lock. Its token is new, and in no queue.
+    pub(super) takes_over: Option<Box<Token>>,
     /// The grant by this server that waits for replicas.
     pub(super) confirming: Option<Box<(NodeId, Granted)>>,
 }
@@ -145,6 +150,8 @@ pub(super) enum Step {
     Granted(Granted),
     /// The grant is unusable: its token is given back, and another takes its position.
     Discard,
+    /// The hold that it was to take over has ended: another token asks in its place.
+    Anew,
     /// An answer is known: requests that have waited only for that end, and the entry asks again.
     Known(Again),
     /// The server refuses for good: all callers that the entry serves get the error.
@@ -197,6 +204,7 @@ impl Entry {
             queue_seen: 0,
             approach: Approach::Script,
             uncertain: false,
+            takes_over: None,
             confirming: None,
         }
     }
@@ -246,6 +254,14 @@ impl Entry {
     /// Whether a caller that polls had better join the queue.
     pub(super) const fn should_join(&self) -> bool {
         self.queue_seen >= QUEUE_SEEN_MAX
+    }
+
+    /// The hold that its owner has elsewhere, as `held` tells.
+    pub(super) fn hold_of_owner(&self, held: &Held) -> Option<Token> {
+        if !is_owner(&self.label) {
+            return None;
+        }
+        Some(Token::from_text(&held.holder)).filter(|holder| holder.is_of_owner(&self.label))
     }
 
     /// Whether it is to take a held lock away from its owners, beginning with a poll that shows them.
@@ -362,6 +378,10 @@ impl Entry {
     fn call(&self, context: &Context, servers: &Servers) -> Call {
         let (keys, token) = (self.keys.clone(), self.token.clone());
         let (ttl, block, mode) = (self.ttl, self.block, self.mode);
+        if let Some(owner) = &self.takes_over {
+            let (owner, epoch) = ((**owner).clone(), ServerTime::default());
+            return Call::Adopt { keys, token, epoch, owner, ttl, mode };
+        }
         let is_new = matches!(self.position, Position::Unknown);
         if self.approach == Approach::FastPath
             && is_new
@@ -391,6 +411,7 @@ impl Entry {
             }
             Ok(Reply::Take(take)) => self.tried(now, data, sent, take),
             Ok(Reply::Held(held)) => self.held(held, context.config.quorum),
+            Ok(Reply::Owner(false)) if self.takes_over.is_some() => Step::Anew,
             // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
                 let at = now + context.jitter(BLIND_POLL_MS);
@@ -434,7 +455,8 @@ impl Entry {
     ) -> Step {
         let until = valid_until(since, self.ttl);
         if data.is_outdated(fence) {
-            return Step::Discard;
+            // To give back what it has taken over would release what the owner had. A repeat gets a later fence.
+            return if self.takes_over.is_some() { Step::Send } else { Step::Discard };
         }
         if until <= now {
             return self.too_late();
@@ -548,6 +570,9 @@ impl Entry {
         }
         if pubsub_denied {
             pause = pause.min(claim / 3).min(blind);
+        }
+        if is_owner(&self.label) {
+            pause = pause.min(context.jitter(OWNER_POLL_MS));
         }
         pause
     }

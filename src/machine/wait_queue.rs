@@ -11,7 +11,9 @@ use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::protocol::{Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId};
+use crate::protocol::{
+    Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId, is_owner,
+};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -28,6 +30,9 @@ pub(super) struct AcquireRequest {
     pub(super) wait: Wait,
     /// Whether it waits as old code does: it asks again from time to time, and is in no queue.
     polls: bool,
+    /// Whether it is for an owner whom the caller has named. Its token tells the owner, so it serves no other caller, and no
+    /// other token serves it.
+    pub(super) owned: bool,
     /// Its number in the queue of its lock; none if it does not wait.
     ticket: Option<u64>,
     /// The entry of a caller that is in no queue.
@@ -46,9 +51,10 @@ impl AcquireRequest {
         hold: Hold,
         mode: Mode,
     ) -> Self {
-        let polls = context.config.polling.is_some() && mode == Mode::Exclusive;
+        let owned = is_owner(&label);
+        let polls = context.config.polling.is_some() && mode == Mode::Exclusive && !owned;
         let (ticket, own, began) = (None, None, context.now);
-        Self { keys, label, ttl, hold, mode, wait, polls, ticket, own, began }
+        Self { keys, label, ttl, hold, mode, wait, polls, owned, ticket, own, began }
     }
 
     /// A new token that asks for the lock.
@@ -80,9 +86,9 @@ impl AcquireRequest {
         if lingers && !context.config.quorum { BLOCK_MAX } else { 1 }
     }
 
-    /// Whether its caller waits in the queue.
+    /// Whether its caller waits in the queue of this process. One that names an owner waits in that of the server alone.
     pub(super) fn is_queued(&self) -> bool {
-        matches!(self.intent(), Intent::Join(_))
+        matches!(self.intent(), Intent::Join(_)) && !self.owned
     }
 
     /// How long its caller waits for the lock.
@@ -155,6 +161,8 @@ pub(super) enum Need {
 pub(super) struct WaitQueues {
     requests: BoxedMap<OpId, AcquireRequest>,
     queues: FxHashMap<LockKeys, WaitQueue>,
+    /// The callers that name an owner, and wait at the server.
+    owned: FxHashMap<LockKeys, Vec<OpId>>,
     /// The memory of queues that ended, for those that begin.
     spare: Vec<WaitQueue>,
     last_ticket: u64,
@@ -193,6 +201,8 @@ impl WaitQueues {
         }
         if request.is_queued() {
             self.enqueue(op, &mut request);
+        } else if request.owned {
+            self.owned.entry(request.keys.clone()).or_default().push(op);
         }
         self.requests.insert(op, request);
     }
@@ -222,17 +232,24 @@ impl WaitQueues {
     /// Removes a request. The caller must then serve its queue.
     pub(super) fn remove(&mut self, context: &mut Context, op: OpId) -> Option<AcquireRequest> {
         let request = self.requests.remove(&op);
-        if let Some(AcquireRequest { keys, ticket, .. }) = &request {
+        if let Some(AcquireRequest { keys, ticket, owned, .. }) = &request {
             context.timers.clear(Timer::AcquireDeadline(op));
             if let (Some(ticket), Some(queue)) = (*ticket, self.queues.get_mut(keys)) {
                 queue.leave(ticket);
+            }
+            if *owned && let Some(ops) = self.owned.get_mut(keys) {
+                ops.retain(|other| *other != op);
+                if ops.is_empty() {
+                    self.owned.remove(keys);
+                    self.owned.slim();
+                }
             }
         }
         request
     }
 
     pub(super) fn has(&self, keys: &LockKeys) -> bool {
-        self.queues.contains_key(keys)
+        self.queues.contains_key(keys) || (!self.owned.is_empty() && self.owned.contains_key(keys))
     }
 
     /// Whether a caller here polls for a lock, in no queue.
@@ -256,12 +273,16 @@ impl WaitQueues {
     pub(super) fn tries_whole(&self, entry: &Entry) -> Option<OpId> {
         let Beneficiary::Caller(op) = entry.beneficiary else { return None };
         let request = self.get(op)?;
-        (request.wait == Wait::Never && request.mode == Mode::Exclusive).then_some(op)
+        let is_whole = request.mode == Mode::Exclusive && !request.owned;
+        (request.wait == Wait::Never && is_whole).then_some(op)
     }
 
     /// The entries at the server for the callers here.
     pub(super) fn entries(&self, keys: &LockKeys) -> Vec<TokenId> {
-        self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
+        let owned = self.owned.get(keys).into_iter().flatten();
+        let of_owners = owned.filter_map(|op| self.get(*op)?.own);
+        let queue = self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter());
+        queue.copied().chain(of_owners).collect()
     }
 
     /// The next change that the entries of a queue need. A surplus entry leaves the queue; a queue without callers and
@@ -355,7 +376,9 @@ impl WaitQueues {
 
     /// An answer has the position of an entry at the server.
     pub(super) fn has_position(&mut self, entry: &Entry, held: &Held) {
-        if let (Some(queue), Some(queued)) = (self.queues.get_mut(&entry.keys), held.queued) {
+        if entry.beneficiary == Beneficiary::Queue
+            && let (Some(queue), Some(queued)) = (self.queues.get_mut(&entry.keys), held.queued)
+        {
             queue.foremost = queued.position == 1 && !entry.mode.is_shared();
         }
     }

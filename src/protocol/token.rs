@@ -16,6 +16,14 @@ const LONE_SHARE: &str = "hf1.shared.";
 /// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
 pub(crate) const NAMED: &str = "=";
 
+/// The start of a label that names an owner: every hold of that owner has it, in any process. No other label begins so.
+const OWNER: char = '@';
+
+/// Whether a label names an owner.
+pub(crate) fn is_owner(label: &str) -> bool {
+    label.starts_with(OWNER)
+}
+
 /// The longest label of a caller, in bytes as it is written: what may not stand in a token is written as `%` and two digits.
 const LABEL_MAX: usize = 240;
 
@@ -87,6 +95,13 @@ impl Token {
         rest.filter(|label| label.len() <= LABEL_MAX && label.bytes().all(may_have)).unwrap_or("")
     }
 
+    /// Whether it is a hold of the owner whom `label` names.
+    #[must_use]
+    pub fn is_of_owner(&self, label: &str) -> bool {
+        let rest = self.0.strip_prefix(TOKEN_PREFIX).and_then(|rest| rest.splitn(3, '.').nth(2));
+        is_owner(label) && rest == Some(label)
+    }
+
     /// The value of a lock of which plain commands have taken a share for this token, the only one.
     #[must_use]
     pub fn lone_share(&self) -> Self {
@@ -156,6 +171,14 @@ mod tests {
             assert_eq!(Token::from_text(text).label(), "", "{text}");
         }
         assert_eq!(Token::new("c0ffee", 7, &"x".repeat(241)).label(), "");
+        let owned = Token::new("c0ffee", 7, "@order.7%20x");
+        assert_eq!(owned.as_str(), "hf1.c0ffee.7.@order.7%20x");
+        assert_eq!((owned.number("c0ffee"), owned.label()), (Some(7), ""));
+        assert!(owned.is_of_owner("@order.7%20x"));
+        for label in ["", "@", "@order", "order.7%20x", "@order.7%20x."] {
+            assert!(!owned.is_of_owner(label), "{label}");
+        }
+        assert!(!Token::new("c0ffee", 7, "cron").is_of_owner("cron"), "a label is no owner");
         for (mode, text) in [
             (Mode::SHARED, "hf1.c0ffee.7.a/b"),
             (Mode::permits(1, 10), "hf1.c0ffee.7/10.a/b"),

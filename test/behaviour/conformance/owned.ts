@@ -20,26 +20,29 @@ export const OWNED: Behaviours = {
     const second = await b.acquire('x', { ...OWNER, ttl: 60_000, wait: 0 });
     const third = await a.tryAcquire('x', OWNER);
     assert.ok(third !== null && first.fence < second.fence && second.fence < third.fence);
-    assert.deepEqual([first.held, second.held, third.held], [true, true, true]);
-    assert.equal(first.token, second.token);
-    assert.equal(await second.release(), true);
-    assert.equal(await third.release(), false, 'it is released for all');
+    assert.equal(new Set([first.token, second.token, third.token]).size, 3);
+    assert.equal((await aborted(second)).reason, 'adopted');
+    assert.match((await aborted(first)).message, /or its owner has acquired it again/);
+    assert.equal(third.held, true);
+    assert.deepEqual([await first.release(), await second.release()], [false, false]);
+    assert.equal(await b.tryAcquire('x'), null, 'an earlier hold frees no later one');
+    assert.equal(await third.release(), true);
     const next = await b.acquire('x', { ...OTHER, wait: 0 });
     assert.ok(next.fence > third.fence);
-    assert.equal(await first.release(), false);
     assert.equal(await next.release(), true);
   },
 
   'owner: a lock is released by its name and its owner alone': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    a.on('lost', () => assert.fail('this process has released it'));
+    const former = await a.acquire('x', { ...OWNER, ttl: 60_000 });
     const lock = await a.acquire('x', { ...OWNER, ttl: 60_000 });
-    const again = await a.acquire('x', { ...OWNER, ttl: 60_000 });
+    assert.equal((await aborted(former)).reason, 'adopted');
+    a.on('lost', () => assert.fail('this process has released it'));
     assert.equal(await b.release('x', OTHER), false);
     assert.equal(await a.release('y', OWNER), false);
     assert.equal(lock.held, true);
     assert.equal(await a.release('x', OWNER), true);
-    assert.deepEqual([lock.held, again.held], [false, false]);
+    assert.equal(lock.held, false);
     assert.equal(await b.release('x', OWNER), false);
     assert.equal(await (await b.tryAcquire('x'))?.release(), true);
     const plain = await a.acquire('x');
@@ -49,12 +52,12 @@ export const OWNED: Behaviours = {
 
   'owner: a release elsewhere serves who waits, and is noticed by the handle': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
-    const lock = await a.acquire('x', { ...OWNER, ttl: 900 });
+    const lock = await a.acquire('x', { ...OWNER, ttl: 60_000 });
     const { granted } = await enqueue(b, 'x');
     assert.equal(await c.release('x', OWNER), true);
     const next = await granted;
     const { reason, message } = await aborted(lock);
-    assert.equal(reason, 'expired');
+    assert.equal(reason, 'stolen');
     assert.match(message, /or its owner has released it elsewhere/);
     assert.ok(next.fence > lock.fence);
     assert.equal(await next.release(), true);
@@ -92,10 +95,47 @@ export const OWNED: Behaviours = {
     const waiting = [b, c].map((each) => each.acquire('x', { ...LONG, ...OWNER }));
     await until(async () => b.stats().waiting + c.stats().waiting === 2, 'both to wait');
     await held.release();
-    const [one, two] = await Promise.all(waiting);
-    assert.deepEqual([one?.held, two?.held, one?.token === two?.token], [true, true, true]);
+    const both = (await Promise.all(waiting)).sort((one, two) => one.fence - two.fence);
+    const [former, latter] = both;
+    assert.ok(former !== undefined && latter !== undefined);
+    assert.equal((await aborted(former)).reason, 'adopted');
+    assert.equal(latter.held, true);
     assert.equal(await a.release('x', OWNER), true);
     assert.deepEqual([b.stats().waiting, c.stats().waiting], [0, 0]);
+  },
+
+  'owner: callers that ask at the same time all get the lock, the last one to keep it': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    for (const wait of [0, 500, LONG.wait]) {
+      const asked = [a, b, a].map((each) => each.acquire('x', { ...OWNER, ttl: 60_000, wait }));
+      const locks = (await Promise.all(asked)).sort((one, two) => one.fence - two.fence);
+      const last = locks.pop();
+      for (const lock of locks) await aborted(lock);
+      assert.equal(last?.held, true);
+      assert.equal(await last.release(), true);
+    }
+    const tried = await Promise.all([a, b, a].map((each) => each.tryAcquire('x', OWNER)));
+    assert.ok(tried.every((lock) => lock !== null));
+    assert.equal(await b.release('x', OWNER), true);
+    assert.deepEqual([a.stats().waiting, b.stats().waiting], [0, 0]);
+  },
+
+  'owner: it is in the queue as others are, and no other caller gets its hold': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const held = await a.acquire('x', LONG);
+    const first = a.acquire('x', { ...LONG, ...OWNER });
+    await until(async () => (await b.query({ name: 'x' })).pending.length === 1, 'the owner to wait');
+    const then = a.acquire('x', LONG);
+    const order: string[] = [];
+    const noted = [first.then(() => order.push('owner')), then.then(() => order.push('other'))];
+    await held.release();
+    const owned = await first;
+    assert.deepEqual([owned.held, order], [true, ['owner']]);
+    assert.equal(await owned.release(), true);
+    await Promise.all(noted);
+    const other = await then;
+    assert.equal((await b.query({ name: 'x' })).held[0]?.owner, null);
+    assert.equal(await other.release(), true);
   },
 
   'owner: a request releases it, steal takes it, and a signal ends the wait': async (place) => {
@@ -119,14 +159,17 @@ export const OWNED: Behaviours = {
     const lock = await a.acquire('x', { owner, ttl: 60_000 });
     const [info] = (await b.query({ name: 'x' })).held;
     assert.deepEqual(
-      [info?.owner, info?.label, info?.clientId, info?.token, info?.askedAt],
-      [owner, 'Bestellung Nr. 7 ✓', '', lock.token, null],
+      [info?.owner, info?.label, info?.clientId, info?.token, info?.askedAt !== null],
+      [owner, owner, a.clientId, lock.token, true],
     );
     const json = JSON.parse(JSON.stringify(lock));
     assert.equal(json.owner, owner);
     const adopted = await b.adopt(json);
-    assert.deepEqual([adopted.token === lock.token, lock.held], [true, true]);
-    assert.equal(await b.forceRelease('x', { owner: lock.token }), true);
+    assert.equal((await aborted(lock)).reason, 'adopted');
+    const again = await b.adopt(json);
+    assert.ok(again.fence > adopted.fence, 'the owner has it, though not under this token');
+    assert.equal(await b.forceRelease('x', { owner: 'another' }), false);
+    assert.equal(await b.forceRelease('x', { owner }), true);
     const plain = await a.acquire('y', { ttl: 60_000 });
     assert.equal('owner' in plain.toJSON(), false);
     assert.equal((await b.query({ name: 'y' })).held[0]?.owner, null);
