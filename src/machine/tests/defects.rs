@@ -86,6 +86,8 @@ pub(super) enum Defect {
     IdleInAnotherHistory,
     /// An answer to a question from before a lock was taken counts for its hold.
     IdleTakenForgotten,
+    /// What an entry may have taken over from its owner is given back.
+    OwnersHoldReleased,
     /// Closing leaves idle locks to expire.
     IdleKeptAtClose,
     /// A late reply to a renewal revives an ended lease.
@@ -455,6 +457,9 @@ pub(super) fn spoil(machine: &mut Machine) {
                     hold.leave_to_expire = false;
                 }
             }
+        }
+        Defect::OwnersHoldReleased => {
+            machine.entries.values_mut().for_each(|entry| entry.takes_over = None);
         }
         Defect::DeleteForUncertain => {
             let deletes = machine.releases.values_mut().filter(|release| release.fast_path);

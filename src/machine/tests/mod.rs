@@ -23,6 +23,7 @@ mod models;
 mod network;
 mod one_shots;
 mod order;
+mod owners;
 mod outages;
 mod polling;
 mod process;

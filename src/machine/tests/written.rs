@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{corners, fast_path, handoff, idling, one_shots, order, waiting};
+use super::{corners, fast_path, handoff, idling, one_shots, order, owners, waiting};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -61,6 +61,19 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "no answer tells for how long the first waiter is waited for",
         script("lock.awaited_ms or -1", "-1"),
         corners::a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_most,
+    ),
+    (
+        "a release compares the owner, and not its hold",
+        script(
+            "local is_owned = value == token or",
+            "local is_owned = token:find('.@', 1, true) and value\n  and value:match('%.@[^+]*') == token:match('%.@.*') or value == token or",
+        ),
+        owners::a_late_release_spares_the_later_hold_of_its_owner,
+    ),
+    (
+        "what was taken over from the same owner is given back",
+        Change::Machine(Defect::OwnersHoldReleased),
+        owners::what_its_owner_had_before_is_not_given_back,
     ),
     (
         "a release does not wait until its entry can be moved back",
