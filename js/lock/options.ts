@@ -181,8 +181,8 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly limit?: number | undefined;
   /**
    * The owner of the lock, as a workflow whose steps run in several processes: 1 to 256 bytes of UTF-8. Whoever names the
-   * same owner gets the lock again, at once, in any process, with a fence of its own; and `locks.release(name, { owner })`
-   * releases it without a `Lock`. **Whoever knows the owner may do so**, so it should be a text that nobody guesses, and
+   * same owner gets the lock again, in any process, with a greater fence, and whoever had it before for this owner loses it
+   * (`adopted`); and `locks.release(name, { owner })` releases it without a `Lock`. **Whoever knows the owner may do so**, so it should be a text that nobody guesses, and
    * that no two pieces of work share. The lock belongs to the owner, not to this process: only a release or the end of its
    * lease ends it, as with `leaveToExpire`, also when the manager is closed or has lost it. The owner is its label, too. For
    * one name, and not with `mode: 'shared'`, `label` or a quorum.

@@ -68,9 +68,9 @@ import {
   readGrants,
   readTimeout,
   releaseOperation,
-  stopRenewingOperation,
   SHARE_EXCLUSIVE,
   SHARE_UNLIMITED,
+  stopRenewingOperation,
   WAIT_NEVER,
   WAIT_STEAL,
 } from '../native/records.js';
@@ -575,8 +575,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const owner = checkReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'owner');
     for (const holder of this.#channel.holders()) {
-      const isMeant =
-        holder instanceof HeldLock && holder.name === name && holder.owner === owner;
+      const isMeant = holder instanceof HeldLock && holder.name === name && holder.owner === owner;
       if (isMeant && (await holder.release())) return true;
     }
     let before: string | undefined;

@@ -74,7 +74,7 @@ impl Machine {
         let fits = self.leases.get(id).is_some_and(|held| {
             let is_valid = now < held.until && !held.budget.is_spent(now);
             // A question under way makes it last as long as its last caller wanted.
-            let suits = held.rest_suits(now, next.ttl) && held.ttl <= next.ttl;
+            let suits = held.rest_suits(now, next.ttl) && held.ttl() <= next.ttl;
             is_valid && self.is_fresh(held) && suits && self.fits(held, next)
         });
         if fits {

@@ -11,9 +11,7 @@ use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::protocol::{
-    Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId, is_owner,
-};
+use crate::protocol::{Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId, is_owner};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

@@ -104,7 +104,9 @@ export const OWNED: Behaviours = {
     assert.deepEqual([b.stats().waiting, c.stats().waiting], [0, 0]);
   },
 
-  'owner: callers that ask at the same time all get the lock, the last one to keep it': async (place) => {
+  'owner: callers that ask at the same time all get the lock, the last one to keep it': async (
+    place,
+  ) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     for (const wait of [0, 500, LONG.wait]) {
       const asked = [a, b, a].map((each) => each.acquire('x', { ...OWNER, ttl: 60_000, wait }));
@@ -124,7 +126,10 @@ export const OWNED: Behaviours = {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const held = await a.acquire('x', LONG);
     const first = a.acquire('x', { ...LONG, ...OWNER });
-    await until(async () => (await b.query({ name: 'x' })).pending.length === 1, 'the owner to wait');
+    await until(
+      async () => (await b.query({ name: 'x' })).pending.length === 1,
+      'the owner to wait',
+    );
     const then = a.acquire('x', LONG);
     const order: string[] = [];
     const noted = [first.then(() => order.push('owner')), then.then(() => order.push('other'))];
