@@ -173,7 +173,10 @@ test('the core reads every sentinel of an acquire', () => {
     [{ share: SHARE_UNLIMITED }, /mode: Shared \{ limit: None, permits: 1 \}/],
     [{ share: 3 }, /mode: Shared \{ limit: Some\(3\), permits: 1 \}/],
     [{ share: 3, permits: 2 }, /mode: Shared \{ limit: Some\(3\), permits: 2 \}/],
-    [{ share: 2 ** 40, permits: 2 ** 39 }, /limit: Some\(1099511627776\), permits: 549755813888 \}/],
+    [
+      { share: 2 ** 40, permits: 2 ** 39 },
+      /limit: Some\(1099511627776\), permits: 549755813888 \}/,
+    ],
     [{ maxHold: Number.POSITIVE_INFINITY }, /max_hold: None/],
     [
       { stallTimeout: Number.POSITIVE_INFINITY },
