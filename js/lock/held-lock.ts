@@ -269,6 +269,18 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     return ownerIn(this.#label);
   }
 
+  /**
+   * Ends this handle alone: another token has the lock, or is about to get it.
+   *
+   * @internal
+   */
+  disown(): void {
+    if (this.#is(RELEASED)) return;
+    this.#flags |= RELEASED;
+    this.#manager.channel.forget(this);
+    void this.#manager.channel.submit(stopRenewingOperation(this.#lease));
+  }
+
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.#is(SHARED)) return true;
