@@ -415,6 +415,17 @@ impl Servers {
         self.list.iter_mut()
     }
 
+    /// Those who wait for room wait where they first did, though their locks have moved.
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn wait_where_they_were(&mut self) {
+        for (index, server) in self.list.iter().enumerate().rev() {
+            let node = NodeId(u16::try_from(index).unwrap_or_default());
+            for owner in server.room.owners() {
+                self.waiting.entry(*owner).and_modify(|now| *now = node);
+            }
+        }
+    }
+
     #[cfg(all(test, feature = "core"))]
     pub(super) fn set_routes(&mut self, routes: Routes) {
         self.routes = routes;

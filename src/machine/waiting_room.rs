@@ -39,6 +39,11 @@ impl WaitingRoom {
         next
     }
 
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.known.iter().chain(&self.new)
+    }
+
     /// For a defect that the simulator must find.
     #[cfg(all(test, feature = "core"))]
     pub(super) fn reverse(&mut self) {

@@ -51,12 +51,12 @@ impl Servers {
         connection.has_room() || self.closing || !connection.is_up()
     }
 
-    /// Lets an owner wait for room on the connection to the server that has its lock, unless it does already.
+    /// Lets an owner wait for room on the connection to the server that has its lock, unless it does already. If it waits
+    /// elsewhere, the lock has moved since.
     pub(in crate::machine) fn wait(&mut self, owner: Owner, keys: &LockKeys, rank: Rank) {
-        if !self.waiting.contains_key(&owner) {
-            let node = self.node(keys);
+        let node = self.node(keys);
+        if self.waiting.insert(owner, node) != Some(node) {
             self.at(node).room.add(owner, rank);
-            self.waiting.insert(owner, node);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Locks that are spread over servers: routing, notification, and the cost of a failure.
 
+use super::defects;
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{
     Command, Config, Denied, Effect, Event, LeaseId, Machine, NodeId, Notice, OpId, Outcome,
@@ -255,6 +256,38 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     crew.event(ONE, Event::Discovered(Ok(routes)));
     let (node, _, call, _) = crew.sent();
     assert!(node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }));
+}
+
+/// 1. The window of the connection to server one is full, so a caller waits for room there. Its lock moves to server two,
+///    whose window is full, too.
+/// 2. The connection to server one breaks. A caller that still waited there would never ask, though server two answers.
+#[test]
+pub(super) fn who_waits_for_room_waits_where_its_lock_has_moved() {
+    let mut crew = Crew::new().by_scripts();
+    crew.machine.servers.limit_windows(1, 1);
+    let mut names = (0..).map(|number| format!("item:{number}"));
+    let is_low = |name: &String| name != LOW && LockKeys::new("lock:", name).slot() < SLOTS / 2;
+    let waits = names.find(is_low).unwrap();
+    crew.acquire_within(2, LOW, Wait::Never);
+    crew.take();
+    crew.acquire_within(3, HIGH, Wait::Never);
+    let (_, high, ..) = crew.sent();
+    crew.acquire_within(4, &waits, Wait::Never);
+    assert_eq!(crew.take(), [], "there is no room");
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&[(0, SLOTS - 1, TWO)]))));
+    defects::spoil(&mut crew.machine);
+    crew.event(ONE, Event::Disconnected("cut".to_owned()));
+    crew.take();
+    let (mut asked, mut next) = (0, Some(high));
+    while let Some(request) = next {
+        crew.reply(TWO, request, Ok(Held::default().into()));
+        next = crew.take().into_iter().find_map(|effect| {
+            let Effect::Send { request, call, .. } = effect else { return None };
+            asked += usize::from(call.keys() == &LockKeys::new("lock:", &waits));
+            Some(request)
+        });
+    }
+    assert_eq!(asked, 1);
 }
 
 /// If the token were released only once, a lock could stay taken without a caller until its lease ends:

@@ -152,6 +152,8 @@ pub(super) enum Defect {
     ValidFromReply,
     /// A lock that is not renewed is not asked about before its end.
     UnrenewedUnasked,
+    /// Who waits for room stays where it first did, though its lock has moved.
+    WaitingElsewhere,
     /// Who has waited longest for room is served last.
     WaitingReversed,
 }
@@ -427,6 +429,7 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::UnsentGivenBack => {
             machine.entries.values_mut().for_each(|entry| entry.uncertain = true);
         }
+        Defect::WaitingElsewhere => machine.servers.wait_where_they_were(),
         Defect::WaitingReversed => machine.servers.reverse_rooms(),
         Defect::NoPoll => {
             machine.context.timers.keep(|timer| !matches!(timer, Timer::RetryEntry(_)));
