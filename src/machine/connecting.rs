@@ -40,7 +40,7 @@ impl Machine {
     }
 
     pub(super) fn probed(&mut self, node: NodeId, probe: ServerProbe, sent: Mono) {
-        self.servers.at(node).data.compare_clocks(sent, probe.time);
+        self.servers.at(node).data.compare_clocks(self.context.now, sent, probe.time);
         if self.servers.learn(node, probe) {
             self.resume_leases(node);
         }

@@ -504,8 +504,10 @@ impl Entry {
             return Step::Discard;
         }
         // A forged fence from the future would exceed those of all later owners, and if an answer later than the grant
-        // denies it, the server has lost the grant since. Only a new answer counts then.
+        // denies it, the server has lost the grant since. Once its clock was set back, a message cannot be dated. Only a new
+        // answer counts then.
         let denied = data.is_from_the_future(now, grant.fence)
+            || data.is_set_back(now)
             || matches!(&self.pending, Pending::Held(held) if held.time > grant.time);
         let since = data.local_time(now, grant.time).map(|since| since.min(now));
         match since.filter(|_| !denied).map(|since| (since, valid_until(since, grant.claim))) {

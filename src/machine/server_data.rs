@@ -32,6 +32,10 @@ pub(super) struct ServerData {
     closest: Option<(Mono, ServerTime)>,
     /// The local time after which the server read this time, when this connection was opened.
     greeting: Option<(Mono, ServerTime)>,
+    /// Of the readings on this connection, the one that shows most, and when it had come: the clock has shown no less since.
+    most: Option<(Mono, ServerTime)>,
+    /// When a reading on this connection last showed that the clock had been set back.
+    set_back: Option<Mono>,
     /// Fences at or below it may have been issued by data that this server has lost: sent with every request that
     /// issues fences.
     pub(super) epoch: ServerTime,
@@ -104,10 +108,12 @@ impl ServerData {
         self.probed = now;
         self.forget_clocks();
         self.greeting = Some((now, time));
+        self.most = self.greeting;
     }
 
     pub(super) const fn forget_clocks(&mut self) {
         (self.clocks, self.closest) = (None, None);
+        (self.most, self.set_back) = (None, None);
     }
 
     /// Whether the server must be probed ahead of the next request.
@@ -119,9 +125,16 @@ impl ServerData {
         due
     }
 
-    /// The server read `time` after `sent`.
-    pub(super) fn compare_clocks(&mut self, sent: Mono, time: ServerTime) {
+    /// The server read `time` after `sent` and before `now`.
+    pub(super) fn compare_clocks(&mut self, now: Mono, sent: Mono, time: ServerTime) {
         self.clocks = Some((sent, time));
+        let is_set_back = time < self.least_at(sent);
+        if is_set_back {
+            self.set_back = Some(now);
+        }
+        if is_set_back || time >= self.least_at(now) {
+            self.most = Some((now, time));
+        }
         // How far the server's clock seems ahead: too far by the time until it was read.
         let ahead = |(sent, read): (Mono, ServerTime)| {
             i128::from(read.as_micros()) - i128::from(sent.as_micros())
@@ -133,6 +146,25 @@ impl ServerData {
         if is_closer {
             self.closest = self.clocks;
         }
+    }
+
+    /// The least that the server's clock can have shown at `at`, unless it was set back.
+    fn least_at(&self, at: Mono) -> ServerTime {
+        let least = self.most.map_or(0, |(since, read)| {
+            let passed_us = at.as_micros().saturating_sub(since.as_micros());
+            read.as_micros() + passed_us - passed_us / u64::from(DRIFT)
+        });
+        ServerTime::from_micros(least)
+    }
+
+    /// Whether the clock was set back so recently that a message on its way may have a later time than one that follows it.
+    pub(super) fn is_set_back(&self, now: Mono) -> bool {
+        self.set_back.is_some_and(|at| now.since(at) <= CLOCKS_AGE_MAX)
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) const fn forget_set_back(&mut self) {
+        self.set_back = None;
     }
 
     /// A local time before the server's clock showed `time`; none if it is unknown.

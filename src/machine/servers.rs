@@ -352,7 +352,7 @@ impl Servers {
         if let Ok(Reply::Held(held)) = reply
             && held.time != ServerTime::default()
         {
-            server.data.compare_clocks(sent, held.time);
+            server.data.compare_clocks(context.now, sent, held.time);
         }
         if let Some(fence) = reply.as_ref().ok().and_then(Reply::issued) {
             server.data.issued(fence);

@@ -130,6 +130,8 @@ pub(super) enum Defect {
     RepeatReadAsLost,
     /// It is never learned that a slot has moved.
     RoutesKept,
+    /// It is not noticed that the server's clock was set back.
+    SetBackUnseen,
     /// A server is silent that has not answered its oldest request, though it answers others.
     SilentFromOldest,
     /// A request that was sent on is sent on as often as servers say so.
@@ -429,6 +431,7 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::UnsentGivenBack => {
             machine.entries.values_mut().for_each(|entry| entry.uncertain = true);
         }
+        Defect::SetBackUnseen => machine.servers.forget_set_back(),
         Defect::WaitingElsewhere => machine.servers.wait_where_they_were(),
         Defect::WaitingReversed => machine.servers.reverse_rooms(),
         Defect::NoPoll => {

@@ -66,6 +66,10 @@ impl Servers {
         self.all_mut().for_each(|server| server.room.reverse());
     }
 
+    pub(super) fn forget_set_back(&mut self) {
+        self.all_mut().for_each(|server| server.data.forget_set_back());
+    }
+
     pub(super) fn redate(&mut self, now: Mono) {
         self.all_mut().for_each(|server| server.connection.redate(now));
     }

@@ -271,6 +271,39 @@ fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     assert!(crowd.has(0, op));
 }
 
+/// 1. A waits behind B, whose release grants the lock to A by a message, which is delayed. The claim ends.
+/// 2. B takes the lock, with a greater fence. Then the server's clock is set back, and A is enqueued once more.
+/// 3. B releases: A has the lock again. The first message arrives, and seems new: A would start with the smaller fence.
+#[test]
+pub(super) fn a_grant_from_before_the_clock_was_set_back_starts_no_hold() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(1, 30_000);
+    let op = crowd.acquire(0, 30_000);
+    crowd.pass(ms(6_000));
+    crowd.worlds[1].release(lease);
+    crowd.worlds[1].settle();
+    crowd.worlds[1].pass(ms(3_100));
+    let other = crowd.worlds[1].acquire_held(30_000, Wait::Forever, RENEWED);
+    crowd.worlds[1].settle();
+    let (other, later) = crowd.worlds[1].lease(other);
+    crowd.server.step_clock(-8_000_000);
+    crowd.worlds[0].pass(ms(3_100));
+    while crowd.worlds[0].wire.is_empty() {
+        crowd.worlds[0].pass(ms(1));
+    }
+    // The poll, and then the request to be enqueued again.
+    while !crowd.worlds[0].wire.is_empty() {
+        crowd.worlds[0].answer_one();
+    }
+    assert_eq!(crowd.queue_len(), 1);
+    crowd.worlds[1].release(other);
+    crowd.worlds[1].settle();
+    assert!(crowd.worlds[0].receive_one(), "the first message");
+    assert!(!crowd.has(0, op), "the server is asked first");
+    crowd.settle();
+    assert!(crowd.worlds[0].lease(op).1 > later);
+}
+
 #[test]
 fn a_theft_is_asked_about_without_a_renewal_that_is_not_due() {
     let mut world = World::connected();

@@ -1,7 +1,7 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{cluster, corners, fast_path, handoff, idling, one_shots, order, owners, waiting};
+use super::{cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, waiting};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
@@ -79,6 +79,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "a release does not wait until its entry can be moved back",
         Change::Machine(Defect::ReleaseAheadOfEntry),
         order::a_release_waits_until_its_entry_can_be_moved_back,
+    ),
+    (
+        "it is not noticed that the server's clock was set back",
+        Change::Machine(Defect::SetBackUnseen),
+        messages::a_grant_from_before_the_clock_was_set_back_starts_no_hold,
     ),
     (
         "who waits for room stays where it first did, though its lock has moved",
