@@ -35,7 +35,7 @@ impl Simulation {
         let name = self.locks[lock].name;
         let op = self.processes[who].world.acquire_named(name, ttl, wait, hold, mode);
         let kind = if mode.is_shared() { OpKind::Share } else { OpKind::Lock };
-        self.processes[who].ask(op, lock, kind);
+        self.processes[who].ask_to_leave(op, lock, kind, leave_to_expire);
         if kind == OpKind::Lock && !matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO)) {
             self.wait_in_order(who, op, lock, ms(ttl));
         }
@@ -49,9 +49,10 @@ impl Simulation {
         let first = self.rng.usize(..=self.locks.len() - count);
         let names = self.locks[first..first + count].iter().map(|lock| lock.name.to_owned());
         let (names, label) = (names.collect(), Arc::default());
+        let leaves = hold.leave_to_expire;
         let together = Command::AcquireAll { names, ttl: ms(ttl), label, hold };
         let op = self.processes[who].world.command(together);
-        self.processes[who].ask(op, first, OpKind::AcquireAll(count));
+        self.processes[who].ask_to_leave(op, first, OpKind::AcquireAll(count), leaves);
         self.note(who, format_args!("acquire {count} locks from {first} {op:?} {ttl} ms"));
     }
 

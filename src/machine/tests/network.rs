@@ -49,13 +49,7 @@ impl Simulation {
             let probe = || -> Vec<_> {
                 call.clone()
                     .into_locks()
-                    // A repeat may issue a later fence, remove a share that has ended, and claim what was granted.
-                    .map(|(keys, _)| {
-                        let (newest, unclaimed_shares) = (String::new(), BTreeSet::new());
-                        let snapshot = server.snapshot(self.now, &keys);
-                        let (fence, unclaimed, stale) = (None, None, 0);
-                        Snapshot { fence, newest, unclaimed, unclaimed_shares, stale, ..snapshot }
-                    })
+                    .map(|(keys, _)| without_what_repeats_change(server.snapshot(self.now, &keys)))
                     .collect()
             };
             let before = probe();
@@ -102,6 +96,23 @@ impl Simulation {
             // Nobody is there to hear the answer.
             let _unheard = destination.execute(now, &call);
         }
+    }
+}
+
+/// A repeat may issue a later fence, remove a share that has ended, with its permits, and claim what was granted.
+fn without_what_repeats_change(snapshot: Snapshot) -> Snapshot {
+    let (further_permits, permits_of_records) =
+        (snapshot.further_permits, snapshot.permits_of_records);
+    assert_eq!(further_permits, permits_of_records, "the permits of the shares are miscounted");
+    Snapshot {
+        fence: None,
+        newest: String::new(),
+        unclaimed: None,
+        unclaimed_shares: BTreeSet::new(),
+        stale: 0,
+        further_permits: 0,
+        permits_of_records: 0,
+        ..snapshot
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Open {
     pub(super) kind: OpKind,
     /// The position of its caller, if that waits for the whole lock.
     pub(super) waits: Option<Waits>,
+    /// Its caller leaves to expire what it gets.
+    pub(super) leaves: bool,
 }
 
 /// A caller who waits for a whole lock.
@@ -123,8 +125,12 @@ impl Process {
         self.began + Duration::from_micros(u64::try_from(local).unwrap())
     }
 
+    pub(super) fn ask_to_leave(&mut self, op: OpId, lock: usize, kind: OpKind, leaves: bool) {
+        self.open.insert(op, Open { lock, kind, waits: None, leaves });
+    }
+
     pub(super) fn ask(&mut self, op: OpId, lock: usize, kind: OpKind) {
-        self.open.insert(op, Open { lock, kind, waits: None });
+        self.ask_to_leave(op, lock, kind, false);
     }
 
     /// The leases that its callers believe in, and their remaining time by its own clock.

@@ -259,12 +259,18 @@ impl Simulation {
         }
     }
 
-    /// Whatever is on its way to or from a process arrives.
+    /// Whatever is on its way to or from a process arrives, also on a connection that is in doubt: the server is quick, so
+    /// it answers ahead of another connection.
     pub(super) fn deliver(&mut self, who: usize) {
         self.answer_discovery(who);
+        self.answer_all(who);
         while self.processes[who].world.face_connecting() {
             self.connect(who);
         }
+        self.answer_all(who);
+    }
+
+    fn answer_all(&mut self, who: usize) {
         let world = &mut self.processes[who].world;
         while !world.is_silent_everywhere() {
             world.face_unsilent();
@@ -275,6 +281,7 @@ impl Simulation {
             let requests = world.machine.stats().requests;
             assert!(requests < REQUESTS_MAX, "{requests} requests");
         }
+        // A manager that has ended connects no more.
         self.collect(who);
     }
 

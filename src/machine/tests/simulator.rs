@@ -388,7 +388,7 @@ impl Simulation {
 
     /// A caller has got the lock or a share of it.
     fn got(&mut self, who: usize, open: Open, lease: LeaseId, fence: u64) {
-        let Open { lock, kind, waits } = open;
+        let Open { lock, kind, waits, leaves } = open;
         if let Some(waits) = waits {
             self.check_order(lock, &waits);
             self.check_length(who, lease, &waits);
@@ -399,6 +399,10 @@ impl Simulation {
         let chosen = token.filter(|token| self.chosen.contains_key(token));
         if let Some(token) = &chosen {
             self.processes[who].chosen.insert(lease.token_id(), token.clone());
+        }
+        if leaves {
+            // Also what is lost again by now.
+            self.note_left(who, lease);
         }
         self.note_left_to_expire(who, lease);
         let shared = kind == OpKind::Share || self.shares(who, lease);
