@@ -5,6 +5,7 @@
 
 use super::cluster_servers::{Cluster, servers};
 use super::defects::{self, Defect};
+use super::network::brief;
 use super::server::{Server, combine};
 use super::world::{Answer, World};
 use crate::machine::{
@@ -285,6 +286,9 @@ impl World {
             combine(call.token(), std::mem::take(&mut self.taking))
         };
         self.check_way(call, &reply);
+        if let Some(executed) = &mut self.executed {
+            executed.push(format!("{}: {reply:?}", brief(call)));
+        }
         Some(defects::misread(&self.machine, call, reply))
     }
 

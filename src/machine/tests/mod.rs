@@ -3,6 +3,7 @@
 mod bursts;
 mod caller_order;
 mod callers;
+mod campaign;
 mod cluster;
 mod cluster_faults;
 mod cluster_servers;
@@ -41,6 +42,7 @@ mod server;
 mod share_handoff;
 mod simulator;
 mod snapshot;
+mod steps;
 mod theft_rules;
 mod thefts;
 mod waiting;

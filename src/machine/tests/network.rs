@@ -39,7 +39,6 @@ impl Simulation {
         let world = &self.processes[who].world;
         let Some((request, call)) = world.wire.front().cloned() else { return };
         let destination = world.destination(request);
-        self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
         // A theft of shares may first find the record of one that has ended, remove it, and then be repeated.
         let steals =
@@ -92,9 +91,9 @@ impl Simulation {
         let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, ..)| *at <= now);
         self.late = rest;
         for (_, destination, call) in due {
-            self.note(9, format_args!("late: server executes {}", brief(&call)));
             // Nobody is there to hear the answer.
-            let _unheard = destination.execute(now, &call);
+            let unheard = destination.execute(now, &call);
+            self.note(9, format_args!("late: {}: {unheard:?}", brief(&call)));
         }
     }
 }
@@ -117,7 +116,7 @@ fn without_what_repeats_change(snapshot: Snapshot) -> Snapshot {
 }
 
 /// A short text of a call.
-fn brief(call: &Call) -> String {
+pub(super) fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
         Call::Take { token, .. } => format!("plain commands of {token}"),

@@ -7,6 +7,7 @@ use super::quorum_defects::Flaw;
 use super::quorum_process::{Asked, Connection, Process};
 use super::quorum_server::Node;
 use super::quorum_watch::Extensions;
+use super::steps::{Run, Steps, text_of};
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
 use crate::machine::{
     Command, Config, Denied, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait,
@@ -17,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of schedules per kind in a test run, unless the environment sets it.
+/// The number of schedules per kind in a test run.
 const SEEDS: u64 = 300;
 const STEPS: usize = 260;
 const PROCESSES: usize = 3;
@@ -75,6 +76,8 @@ pub(super) struct Simulation {
     max_ttl: Duration,
     /// Small steps of time, so that much happens until a late request arrives.
     brisk: bool,
+    steps: Steps,
+    /// The log, if it is requested.
     trace: Option<Vec<String>>,
 }
 
@@ -102,6 +105,7 @@ impl Simulation {
             acquired: 0,
             brisk: seed.is_multiple_of(3),
             max_ttl: if kind == Kind::Steady && seed.is_multiple_of(2) { LONG } else { LONGEST },
+            steps: Steps::default(),
             trace: None,
         };
         for _ in 0..PROCESSES {
@@ -118,10 +122,13 @@ impl Simulation {
     }
 
     pub(super) fn run(&mut self) {
-        for _ in 0..STEPS {
-            self.step();
-            self.check();
+        for index in 0..STEPS {
+            if self.steps.takes(index, &mut self.rng) {
+                self.step();
+                self.check();
+            }
         }
+        self.steps.takes(STEPS, &mut self.rng);
         self.quiet();
     }
 
@@ -526,29 +533,36 @@ impl Simulation {
     }
 
     fn demand(&self, right: bool, otherwise: &str) {
+        assert!(right, "{otherwise}{}", self.story());
+    }
+
+    fn story(&self) -> String {
         let Self { seed, kind, trace, .. } = self;
-        let story = || trace.as_ref().map_or(String::new(), |trace| trace.join("\n  "));
-        assert!(right, "{otherwise}\n  seed {seed}, {kind:?}:\n  {}\n", story());
+        let trace = trace.as_ref().map_or(String::new(), |trace| trace.join("\n  "));
+        format!("\n  seed {seed}, quorum, {kind:?}:\n  {trace}\n")
     }
 }
 
+/// Runs one schedule.
+pub(super) fn run(seed: u64, kind: Kind, steps: Steps, is_told: bool) -> Run {
+    let mut simulation = Simulation::new(seed, kind);
+    simulation.trace = is_told.then(Vec::new);
+    simulation.steps = steps;
+    let broken = std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run()));
+    let broken = broken.err().map(|panic| text_of(&*panic));
+    let story = simulation.story();
+    Run { steps: simulation.steps, broken, story, acquired: simulation.acquired }
+}
+
+/// The kinds of the schedules of a seed.
+pub(super) const KINDS: [Kind; 3] = [Kind::Steady, Kind::Hasty, Kind::Losing];
+
 fn simulate(kind: Kind) {
-    let number = |variable: &str, default: u64| {
-        std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_QUORUM_SEEDS", SEEDS));
     let mut acquired = 0;
-    for seed in from..from + seeds {
-        let mut simulation = Simulation::new(seed, kind);
-        if std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run())).is_err() {
-            // Replays the seed with its log.
-            let mut again = Simulation::new(seed, kind);
-            again.trace = Some(Vec::new());
-            again.run();
-        }
-        acquired += simulation.acquired;
+    for seed in 0..SEEDS {
+        acquired += run(seed, kind, Steps::default(), false).acquired();
     }
-    assert!(acquired as u64 >= seeds, "the schedules do too little: {acquired} locks");
+    assert!(acquired as u64 >= SEEDS, "the schedules do too little: {acquired} locks");
 }
 
 #[test]

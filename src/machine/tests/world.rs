@@ -101,6 +101,8 @@ pub(super) struct World {
     pub(super) member: Option<Box<Member>>,
     /// The least and the most of its windows, if it has few requests.
     pub(super) window: Option<(usize, usize)>,
+    /// What its servers have executed and answered, for a story.
+    pub(super) executed: Option<Vec<String>>,
 }
 
 impl World {
@@ -237,6 +239,7 @@ impl World {
             shards: ShardSubscriber::default(),
             member: None,
             window: None,
+            executed: None,
         }
     }
 
