@@ -1,7 +1,9 @@
 //! Schedules that were written for one defect each, since a random one meets it too rarely.
 
 use super::defects::{self, Change, Defect, script};
-use super::{cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, waiting};
+use super::{
+    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, waiting,
+};
 use crate::protocol::script::Script;
 
 /// Each defect, and the schedule that finds it.
