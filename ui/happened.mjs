@@ -31,6 +31,8 @@ export function drawHappened(list, happened, open) {
     const item = document.createElement('li');
     const name = element('button', printable(last.name), 'link');
     name.type = 'button';
+    // A narrow page shows only its beginning.
+    name.title = name.textContent;
     name.addEventListener('click', () => open(last.name));
     item.append(element('time', timeOf(last.at)), name, ` ${sentence(last)}`);
     if (count > 1) {

@@ -2,7 +2,6 @@
 
 import type { Job } from 'bullmq';
 import { checkObject, checkText, checkWholeNumber } from '../base/checks.js';
-import type { Duration } from '../base/time.js';
 import type { Lock } from '../lock/lock.js';
 import { type AcquireOptions, checkHold, LOCK_TIMES, TTL_MS_MIN } from '../lock/options.js';
 
@@ -18,30 +17,6 @@ import { type AcquireOptions, checkHold, LOCK_TIMES, TTL_MS_MIN } from '../lock/
  */
 export interface OneAtATimeOptions
   extends Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'> {
-  /**
-   * For people, as in `acquire`: what the lock of a job is held for.
-   *
-   * @default the `label` of the manager
-   */
-  readonly label?: string | undefined;
-  /**
-   * The longest time that a job holds its lock, in ms from 50, or `Infinity`. After it the lock is lost, and so the job fails.
-   *
-   * @default that of the manager, `Infinity` if it has none
-   */
-  readonly maxHold?: Duration | undefined;
-  /**
-   * How long the process may stand still before the lock is not renewed any more, in ms from 1, or `Infinity`.
-   *
-   * @default that of the manager, 30 s if it has none
-   */
-  readonly stallTimeout?: Duration | undefined;
-  /**
-   * The lease of the lock, in ms from 50, which is renewed while the job runs. For so long a killed worker holds up its key.
-   *
-   * @default that of the manager, 10 s if it has none
-   */
-  readonly ttl?: Duration | undefined;
   /**
    * How many jobs of a key run at a time, at least 1.
    *

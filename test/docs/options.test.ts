@@ -277,7 +277,7 @@ test('what the table calls a boolean, a text or a function is checked as one', a
   for (const { option, of, values } of rows()) {
     const [, kind] = /^(boolean|text|function)(?:$|[ ,;])/.exec(values) ?? [];
     const word = kind === 'text' ? '(string|function)' : kind;
-    if (kind === undefined || option === 'scope') continue;
+    if (kind === undefined) continue;
     for (const caller of of) {
       const error = await errorOf(caller, { ...besideOf(caller, option), [option]: -1 });
       assert.equal(error?.code, 'ERR_INVALID_ARG_TYPE', `${option} of ${caller}`);

@@ -8,6 +8,7 @@ import type { LockError } from 'holdfast';
 import { expressIdempotency, memoryStore } from 'holdfast/idempotency';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
 
 let here: LockManager;
 let there: LockManager;
@@ -165,6 +166,7 @@ test('an idempotency key may be used anew when its answer is not kept any more',
   const post = async () => {
     const answer = await fetch(`http://127.0.0.1:${port}/pay`, { method: 'POST', headers });
     assert.equal(await answer.text(), 'paid');
+    await until(() => here.stats().held === 0, 'the end of the request');
   };
   try {
     await post();

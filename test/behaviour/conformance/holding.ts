@@ -231,7 +231,7 @@ export const HOLDING: Behaviours = {
       blockEventLoop(600);
       assert.throws(() => asserted?.assertHeld(), { reason: 'maxHold' });
       assert.equal(asserted?.signal.aborted, true, 'as late as that, it is aborted from the start');
-      assert.equal(signal?.aborted, false, 'no listener runs in the middle of other code');
+      assert.equal(signal?.aborted, true, 'also a signal that was read before');
       const done = released?.release();
       await assert.rejects(extended?.extend() ?? Promise.resolve(), { reason: 'maxHold' });
       assert.equal(await done, false);
