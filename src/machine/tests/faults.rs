@@ -333,7 +333,8 @@ impl Simulation {
     }
 
     pub(super) fn lose_connection(&mut self, who: usize) {
-        if !self.processes[who].world.connecting {
+        // Also one that is in doubt, beside which another is attempted.
+        if self.processes[who].world.up {
             self.lose_requests(who);
         }
     }

@@ -208,7 +208,7 @@ impl Simulation {
         self.demote(&stale);
         for who in 0..PROCESSES {
             let world = &self.processes[who].world;
-            if world.server.is(&stale) && !world.connecting {
+            if world.server.is(&stale) && world.up {
                 self.lose_requests(who);
             }
         }
