@@ -224,7 +224,7 @@ fn without_info_a_free_lock_costs_one_request() {
 /// 3. A release that stops after 128 entries, all of them purged, says so and is called again. Otherwise each 128
 ///    would cost the live waiter a poll.
 #[test]
-fn any_number_of_dead_waiters_costs_one_claim_and_a_poll() {
+pub(super) fn any_number_of_dead_waiters_costs_one_claim_and_a_poll() {
     let server = Server::new();
     let mut holder = World::connected_to(&server, "a");
     let lease = hold(&mut holder, 600_000);

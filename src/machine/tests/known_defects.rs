@@ -54,11 +54,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "if is_held and serve_queue(lock) == UNKNOWN",
         ),
     ),
-    (
-        "the lock is granted to a waiter that has left",
-        Kind::Steady,
-        script("listens[channel] = answer[2] ~= 0", "listens[channel] = true"),
-    ),
     ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
     ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
     // More handoffs.

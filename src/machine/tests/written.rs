@@ -92,6 +92,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         Change::Machine(Defect::WaitingElsewhere),
         cluster::who_waits_for_room_waits_where_its_lock_has_moved,
     ),
+    (
+        "the lock is granted to a waiter that has left",
+        script("listens[channel] = answer[2] ~= 0", "listens[channel] = true"),
+        corners::any_number_of_dead_waiters_costs_one_claim_and_a_poll,
+    ),
 ];
 
 #[test]
