@@ -29,10 +29,10 @@ export * as records from './native/records.js';
 /** @internal */
 export { CronPlan } from './once/cron.js';
 /** @internal */
-export { listLocks, longestWait, nameOf, viewOf } from './operators/lock-views.js';
+export { fileOf } from './operators/page/files.js';
 /** @internal */
-export { Observer } from './operators/observer.js';
+export { listLocks, longestWait, nameOf, viewOf } from './operators/views/lock-views.js';
 /** @internal */
-export { survey } from './operators/survey.js';
+export { Observer } from './operators/views/observer.js';
 /** @internal */
-export { fileOf } from './ui/files.js';
+export { survey } from './operators/views/survey.js';

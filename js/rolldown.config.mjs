@@ -7,20 +7,20 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { defineConfig, rolldown } from 'rolldown';
 
 const ENTRIES = [
-  'bullmq/index',
+  'adapters/bullmq/index',
   'fence/index',
-  'idempotency/index',
+  'adapters/idempotency/index',
   'index',
-  'nest/index',
-  'node-cron/index',
+  'adapters/nest/index',
+  'adapters/node-cron/index',
   'metrics/opentelemetry',
   'metrics/prometheus',
-  'redis-semaphore/index',
-  'redlock/index',
-  'redlock4/index',
-  'ui/index',
+  'adapters/redis-semaphore/index',
+  'adapters/redlock/index',
+  'adapters/redlock4/index',
+  'operators/page/index',
 ];
-const CLI = 'cli/main';
+const CLI = 'operators/cli/main';
 /** What the tests look into. It is not published. */
 const INTERNALS = 'internals';
 
@@ -74,7 +74,7 @@ export default defineConfig([commonJs, modules]);
 async function pageFiles() {
   const names = readdirSync('ui');
   const texts = names.map((name) => [name, readFileSync(`ui/${name}`, 'utf8')]);
-  const people = await rolldown({ input: 'js/ui/people.ts', platform: 'browser' });
+  const people = await rolldown({ input: 'js/operators/page/people.ts', platform: 'browser' });
   const { output } = await people.generate({ format: 'es' });
   return Object.fromEntries([...texts, ['people.mjs', output[0].code]]);
 }

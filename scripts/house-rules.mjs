@@ -29,7 +29,8 @@ const RULES = [
     files: /^js\//,
     except: /^js\/cli\//,
     banned: /from '(commander|(\.\.?\/)+cli\/.*)'/,
-    instead: 'only js/cli/ names the parser of arguments, and nothing else names js/cli/',
+    instead:
+      'only js/operators/cli/ names the parser of arguments, and nothing else names js/operators/cli/',
   },
   {
     files: /^src\/protocol\/lua\//,

@@ -12,7 +12,14 @@ import { ROOT } from './support/child.js';
 import { Postgres } from './support/postgres.js';
 import { RedisServer } from './support/server.js';
 
-const FOLDERS = ['js/bullmq', 'js/fence', 'js/idempotency', 'js/nest', 'js/node-cron', 'js/ui'];
+const FOLDERS = [
+  'js/adapters/bullmq',
+  'js/fence',
+  'js/adapters/idempotency',
+  'js/adapters/nest',
+  'js/adapters/node-cron',
+  'js/operators/page',
+];
 
 let server: RedisServer;
 let postgres: Postgres;

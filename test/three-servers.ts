@@ -2,7 +2,7 @@
 
 import { after, afterEach, before } from 'node:test';
 import type { Redis } from 'ioredis';
-import { clientOf } from './redlock/implementations.js';
+import { clientOf } from './adapters/redlock/implementations.js';
 import { RedisServer } from './support/server.js';
 
 export interface ThreeServers {

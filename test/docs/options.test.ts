@@ -53,7 +53,7 @@ after(() => locks.close());
 
 const closed = async (manager: Promise<LockManager>) => (await manager).close();
 const ofLock = (name: string) => ['js/lock/options.ts', name] as const;
-const ofIdempotency = ['js/idempotency/options.ts', 'IdempotencyOptions'] as const;
+const ofIdempotency = ['js/adapters/idempotency/options.ts', 'IdempotencyOptions'] as const;
 
 const CALLERS: Readonly<Record<string, Caller>> = {
   connect: {
@@ -122,11 +122,11 @@ const CALLERS: Readonly<Record<string, Caller>> = {
         () => {},
         options,
       ),
-    type: ['js/bullmq/options.ts', 'OneAtATimeOptions'],
+    type: ['js/adapters/bullmq/options.ts', 'OneAtATimeOptions'],
   },
   runCoordinator: {
     call: (options) => runCoordinator(locks, options),
-    type: ['js/node-cron/coordinator.ts', 'CoordinatorOptions'],
+    type: ['js/adapters/node-cron/coordinator.ts', 'CoordinatorOptions'],
   },
   expressIdempotency: {
     call: (options) => expressIdempotency({ locks, store, ...options }),
@@ -151,15 +151,15 @@ const CALLERS: Readonly<Record<string, Caller>> = {
   },
   lockUi: {
     call: (options) => lockUi({ locks, ...options }).close(),
-    type: ['js/ui/options.ts', 'LockUiOptions'],
+    type: ['js/operators/page/options.ts', 'LockUiOptions'],
   },
   fetchLockUi: {
     call: (options) => fetchLockUi({ locks, ...options }).close(),
-    type: ['js/ui/options.ts', 'LockUiFetchOptions'],
+    type: ['js/operators/page/options.ts', 'LockUiFetchOptions'],
   },
   lockHealth: {
     call: (options) => lockHealth('redis', locks, options),
-    type: ['js/nest/health.ts', 'LockHealthOptions'],
+    type: ['js/adapters/nest/health.ts', 'LockHealthOptions'],
   },
   measureLocks: {
     call: (options) => {

@@ -65,10 +65,10 @@ test('docs/connecting.md lists the options of connect, and those of tls', () => 
 });
 
 for (const [page, file, type] of [
-  ['docs/idempotency.md', 'js/idempotency/options.ts', 'IdempotencyOptions'],
-  ['docs/ui.md', 'js/ui/options.ts', 'LockUiOptions'],
-  ['docs/nest.md', 'js/nest/module.ts', 'HoldfastModuleOptions'],
-  ['docs/nest.md', 'js/nest/health.ts', 'LockHealthOptions'],
+  ['docs/idempotency.md', 'js/adapters/idempotency/options.ts', 'IdempotencyOptions'],
+  ['docs/ui.md', 'js/operators/page/options.ts', 'LockUiOptions'],
+  ['docs/nest.md', 'js/adapters/nest/module.ts', 'HoldfastModuleOptions'],
+  ['docs/nest.md', 'js/adapters/nest/health.ts', 'LockHealthOptions'],
   ['docs/observability.md', 'js/metrics/prometheus.ts', 'MeasureOptions'],
   ['docs/reference.md', 'js/lock/options.ts', 'AdoptOptions'],
   ['docs/reference.md', 'js/lock/options.ts', 'ForceReleaseOptions'],
@@ -146,7 +146,7 @@ test('docs/observability.md names every metric', () => {
 
 test('docs/cli.md names every command, option, exit code and environment variable', () => {
   const help = (...words: string[]) =>
-    execFileSync(process.execPath, ['dist/cli/main.js', ...words, '--help'], {
+    execFileSync(process.execPath, ['dist/operators/cli/main.js', ...words, '--help'], {
       cwd: ROOT,
       encoding: 'utf8',
     });
@@ -164,7 +164,7 @@ test('docs/cli.md names every command, option, exit code and environment variabl
   });
   assert.deepEqual([...new Set(missing)], []);
   const exits = Array.from(
-    read('js/cli/exit.ts').matchAll(/^ {2}\w+: (\d+),$/gm),
+    read('js/operators/cli/exit.ts').matchAll(/^ {2}\w+: (\d+),$/gm),
     ([, it = '']) => it,
   );
   assert.ok(exits.length > 8);

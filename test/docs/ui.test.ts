@@ -7,7 +7,7 @@ import { chmodSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { environment, MAIN } from '../cli/support.js';
+import { environment, MAIN } from '../operators/cli/support.js';
 import { ROOT } from '../support/child.js';
 import { removeFolder } from '../support/folders.js';
 import { RedisServer } from '../support/server.js';

@@ -1,6 +1,6 @@
-/** Mistakes in `js/cli`. */
+/** Mistakes in `js/operators/cli`. */
 
-const RUN = 'js/cli/run.ts';
+const RUN = 'js/operators/cli/run.ts';
 
 export default {
   tests: ['cli/run'],
@@ -31,23 +31,23 @@ export default {
       becomes: '',
     },
     {
-      file: 'js/cli/exit.ts',
+      file: 'js/operators/cli/exit.ts',
       was: '  Conflict: 75,',
       becomes: '  Conflict: 1,',
     },
     {
-      file: 'js/cli/exit.ts',
+      file: 'js/operators/cli/exit.ts',
       was: 'const unavailable = [LockConnectionError, ',
       becomes: 'const unavailable = [',
     },
     {
-      file: 'js/cli/guarded-command.ts',
+      file: 'js/operators/cli/guarded-command.ts',
       was: '    await stopping;\n',
       becomes: '',
       tests: ['cli/loss'],
     },
     {
-      file: 'js/cli/guarded-command.ts',
+      file: 'js/operators/cli/guarded-command.ts',
       was: 'exit: stopping === undefined ? exit : Exit.Lost, ran: true',
       becomes: 'exit, ran: true',
       tests: ['cli/loss'],

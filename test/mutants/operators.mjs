@@ -1,7 +1,7 @@
 /** Mistakes in `js/operators`. */
 
-const VIEWS = 'js/operators/lock-views.ts';
-const OBSERVER = 'js/operators/observer.ts';
+const VIEWS = 'js/operators/views/lock-views.ts';
+const OBSERVER = 'js/operators/views/observer.ts';
 
 export default {
   tests: ['operators/observer'],

@@ -1,115 +1,115 @@
-/** Mistakes in `js/redis-semaphore`. */
+/** Mistakes in `js/adapters/redis-semaphore`. */
 
 export default {
   tests: ['redis-semaphore/failures'],
   mistakes: [
     {
-      file: 'js/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/hold.ts',
       was: "reason instanceof LockLostError && reason.reason !== 'closed'",
       becomes: 'reason instanceof LockLostError',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '      await held.release().catch(() => {});\n',
       becomes: '',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    if (!renew) await held.stopRenewing();\n',
       becomes: '',
       tests: ['redis-semaphore/again'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: 'leaveToExpire: !this.#renews,',
       becomes: 'leaveToExpire: false,',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: 'Promise.race([work, aborted]).finally(forget)',
       becomes: 'Promise.race([work, aborted])',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    return acquired;\n  }\n\n  /** Ends the renewal',
       becomes:
         '    return abortSignal ? untilAborted(acquired, abortSignal) : acquired;\n  }\n\n  /** Ends the renewal',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: 'Promise.allSettled([before, acquired])',
       becomes: 'acquired',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: 'Math.ceil(wait - spent)',
       becomes: 'Math.ceil(wait)',
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    this.#hold?.leave(this.#holder);\n    this.#hold = new Hold',
       becomes: '    this.#hold = new Hold',
     },
     {
-      file: 'js/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/hold.ts',
       was: 'lock !== this.#lock || this.#takeOvers > 0',
       becomes: 'lock !== this.#lock',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/hold.ts',
       was: '      for (const other of others) other.released();\n',
       becomes: '',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/hold.ts',
       was: 'if (!this.isRefreshed && this.#lock',
       becomes: 'if (this.#lock',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    const renews = this.#renews || shared.isRefreshed;',
       becomes: '    const renews = this.#renews;',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '        if (!this.#isSemaphore) await shorten(this.#place, this.#options.lockTimeout);\n',
       becomes: '',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    if (this.#isRefreshing) return;\n',
       becomes: '',
       tests: ['redis-semaphore/suite'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '  async stopRefresh(): Promise<void> {\n    this.#isRefreshed = false;\n',
       becomes: '  async stopRefresh(): Promise<void> {\n',
       tests: ['redis-semaphore/behaviour'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    this.#external = false;\n    this.#isRefreshed = false;\n    try {',
       becomes: '    this.#isRefreshed = false;\n    try {',
       tests: ['redis-semaphore/again'],
     },
     {
-      file: 'js/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/lock.ts',
       was: '    const cause = this.#cause;\n',
       becomes: '    const cause = undefined as Error | undefined;\n',
     },
     {
-      file: 'js/redis-semaphore/options.ts',
+      file: 'js/adapters/redis-semaphore/options.ts',
       was: 'refreshInterval = Math.round(lockTimeout * 0.8)',
       becomes: 'refreshInterval = 0',
     },
     {
-      file: 'js/redis-semaphore/options.ts',
+      file: 'js/adapters/redis-semaphore/options.ts',
       was: '  acquireTimeout: 10_000,',
       becomes: '  acquireTimeout: 1_000,',
     },

@@ -1,6 +1,6 @@
-/** Mistakes in `js/redlock`. */
+/** Mistakes in `js/adapters/redlock`. */
 
-const INDEX = 'js/redlock/index.ts';
+const INDEX = 'js/adapters/redlock/index.ts';
 
 export default {
   tests: ['redlock/failures'],
@@ -52,28 +52,28 @@ export default {
       becomes: 'await this.#attempt(names.length, this.settings, take);',
     },
     {
-      file: 'js/redlock/connection.ts',
+      file: 'js/adapters/redlock/connection.ts',
       was: 'ended.size * 2 >= this.#clients.length',
       becomes: 'ended.size > 0',
     },
     {
-      file: 'js/redlock/connection.ts',
+      file: 'js/adapters/redlock/connection.ts',
       was: '      this.#manager = undefined;\n      throw error;',
       becomes: '      throw error;',
       tests: ['redlock/differences'],
     },
     {
-      file: 'js/redlock/by-value.ts',
+      file: 'js/adapters/redlock/by-value.ts',
       was: "if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end",
       becomes: "redis.call('PEXPIRE', KEYS[1], ARGV[2])",
     },
     {
-      file: 'js/redlock/by-value.ts',
+      file: 'js/adapters/redlock/by-value.ts',
       was: '  if (stats.votesFor.size < stats.quorumSize) {\n',
       becomes: '  if (stats.votesFor.size === 0) {\n',
     },
     {
-      file: 'js/redlock/by-value.ts',
+      file: 'js/adapters/redlock/by-value.ts',
       was: '  if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;\n',
       becomes: '',
     },

@@ -1,6 +1,6 @@
-/** Mistakes in `js/redlock4`. */
+/** Mistakes in `js/adapters/redlock4`. */
 
-const REDLOCK = 'js/redlock4/redlock.ts';
+const REDLOCK = 'js/adapters/redlock4/redlock.ts';
 
 export default {
   tests: ['redlock4/behaviour'],
@@ -21,7 +21,7 @@ export default {
     { file: REDLOCK, was: '.catch(errorHandler)', becomes: '' },
     { file: REDLOCK, was: '      lock.expiration = extended.expiration;\n', becomes: '' },
     {
-      file: 'js/redlock4/promise.ts',
+      file: 'js/adapters/redlock4/promise.ts',
       was: '      await callback(result);\n',
       becomes: '      callback(result);\n',
     },

@@ -6,7 +6,7 @@ import { ended, ROOT } from '../support/child.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import type { Feature, Outcome, Promised, Scene, Seen } from './feature.js';
 
-const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
+const MAIN = join(ROOT, 'dist', 'operators', 'cli', 'main.js');
 
 export interface Caller {
   readonly locks: LockManager | undefined;

@@ -4,7 +4,7 @@
  */
 
 import { memoryStore, redisStore } from 'holdfast/idempotency';
-import { type Pay, post, SERVICES, type Service } from '../idempotency/services.js';
+import { type Pay, post, SERVICES, type Service } from '../adapters/idempotency/services.js';
 import { connect } from '../support/holdfast.js';
 import type { Feature, Outcome, Promised, Scene, Seen } from './feature.js';
 import { COMMAND_MS, clientAt, nodeRedisAt, quit, warmUp } from './holding.js';

@@ -65,7 +65,7 @@ const lead: Feature<LockManager> = {
   },
 };
 
-const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
+const MAIN = join(ROOT, 'dist', 'operators', 'cli', 'main.js');
 
 /** Runs a command that writes its effects into the ledger, and has its parent end. */
 async function run(caller: Caller, scene: Scene): Promise<unknown> {

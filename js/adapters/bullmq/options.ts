@@ -1,0 +1,97 @@
+/** The options of `oneAtATime`, and the types of its handler and its processor. */
+
+import type { Job } from 'bullmq';
+import { checkObject, checkText, checkWholeNumber } from '../../base/checks.js';
+import type { Lock } from '../../lock/lock.js';
+import { type AcquireOptions, checkHold, LOCK_TIMES, TTL_MS_MIN } from '../../lock/options.js';
+
+/**
+ * Options of `oneAtATime`: how many jobs of a key run at a time, and those of `acquire` for the lock of a job.
+ *
+ * @example
+ * ```ts
+ * import type { OneAtATimeOptions } from 'holdfast/bullmq'
+ *
+ * const options: OneAtATimeOptions = { limit: 3, ttl: 10_000 }
+ * ```
+ */
+export interface OneAtATimeOptions
+  extends Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'> {
+  /**
+   * How many jobs of a key run at a time, at least 1.
+   *
+   * @default 1
+   */
+  readonly limit?: number | undefined;
+}
+
+/**
+ * A handler: it does the work of a job, while no other job of its key runs.
+ *
+ * @example
+ * ```ts
+ * import type { KeyedHandler } from 'holdfast/bullmq'
+ *
+ * const invoice: KeyedHandler<{ customer: string }> = async (job, lock, signal) => {
+ *   await fetch(shop, { method: 'POST', body: job.data.customer, headers: { fence: `${lock.fence}` }, signal })
+ * }
+ * ```
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
+export type KeyedHandler<Data = any, Result = any, Name extends string = string> = (
+  job: Job<Data, Result, Name>,
+  lock: Lock,
+  signal: AbortSignal,
+) => Result | Promise<Result>;
+
+/**
+ * A processor for a `Worker` of BullMQ.
+ *
+ * @example
+ * ```ts
+ * import { Worker } from 'bullmq'
+ * import { type KeyedProcessor, oneAtATime } from 'holdfast/bullmq'
+ *
+ * const processor: KeyedProcessor = oneAtATime(locks, (job) => job.data.customer, async (job) => settle(job))
+ * const worker = new Worker('orders', processor, { autorun: false, connection: { lazyConnect: true } })
+ * await worker.close()
+ * ```
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
+export type KeyedProcessor<Data = any, Result = any, Name extends string = string> = (
+  job: Job<Data, Result, Name>,
+  token: string | undefined,
+  signal: AbortSignal | undefined,
+) => Promise<Result>;
+
+/** The options, checked. @internal */
+export interface Settings {
+  readonly limit: number;
+  /** Those of the lock. */
+  readonly hold: Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'>;
+}
+
+const OPTIONS = ['label', 'limit', 'maxHold', 'stallTimeout', 'ttl'];
+
+/** @internal */
+export function checkSettings(options: unknown): Settings {
+  const { limit = 1, ...hold } = checkObject<OneAtATimeOptions>(
+    options,
+    OPTIONS,
+    'oneAtATime',
+    LOCK_TIMES,
+  );
+  checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
+  // What was not given is the manager's, which has checked it.
+  const endless = { maxHold: Number.POSITIVE_INFINITY, stallTimeout: Number.POSITIVE_INFINITY };
+  checkHold({ ttl: TTL_MS_MIN, renew: true, ...endless, ...hold });
+  if (hold.label !== undefined) checkText(hold.label, 'label');
+  return { limit, hold };
+}
+
+/** The options of `acquire` for the lock of a job. @internal */
+export function holdOf({ limit, hold }: Settings) {
+  const mode = limit === 1 ? {} : ({ mode: 'shared', limit } as const);
+  // The next job must find the lock free in every process.
+  return { ...hold, ...mode, linger: 0, awaitRelease: true };
+}

@@ -1,0 +1,112 @@
+/**
+ * A lock on several servers under an identifier that others know. A manager has its own values there, so the service's
+ * clients set, renew and delete the keys, by the algorithm of redis-semaphore.
+ */
+
+import { setTimeout } from 'node:timers/promises';
+import { LockLostError } from '../../base/errors.js';
+import { everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
+import { validFor } from '../redlock/settings.js';
+import type { Client, ExecutionStats } from '../redlock/votes.js';
+import type { Held } from './hold.js';
+import type { Checked } from './options.js';
+
+/** ARGV: the value, and the lease in ms. */
+const TAKE = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0`;
+/** ARGV: the value, and the lease in ms, from now on and no longer. */
+const EXPIRE = `${OWNS}
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1`;
+
+/** A server that takes longer has failed, in ms. */
+const SERVER_MS = 100;
+/** The same for the one server of a mutex. */
+const ONE_SERVER_MS = 2_000;
+
+/** What a value has to do with a key. @internal */
+export interface Place {
+  readonly clients: readonly Client[];
+  readonly key: string;
+  readonly value: string;
+}
+
+/**
+ * Makes a lock on one server, which its value holds, last for `ttl` ms and no longer. If the client does not answer, the
+ * lease stays longer.
+ *
+ * @internal
+ */
+export async function shorten({ clients, key, value }: Place, ttl: number): Promise<void> {
+  const share = [{ key, token: value }];
+  await everywhere(new Set(clients), share, EXPIRE, [`${ttl}`], ONE_SERVER_MS);
+}
+
+/** @internal */
+export class ValueHold implements Held {
+  readonly #clients: ReadonlySet<Client>;
+  readonly #shares: readonly Share[];
+  #until = 0;
+
+  private constructor({ clients, key, value }: Place) {
+    this.#clients = new Set(clients);
+    this.#shares = [{ key, token: value }];
+  }
+
+  /** Acquires it as the options say, or answers nothing. */
+  static async acquire(
+    place: Place,
+    { lockTimeout, retries }: Checked,
+    signal: AbortSignal | undefined,
+  ): Promise<ValueHold | undefined> {
+    const hold = new ValueHold(place);
+    const end = performance.now() + retries.wait;
+    for (let attempt = 1; attempt <= retries.limit && performance.now() < end; attempt++) {
+      signal?.throwIfAborted();
+      if (await hold.#sets(TAKE, lockTimeout)) return hold;
+      await hold.release();
+      await setTimeout(retries.interval, undefined, { signal }).catch(() => {});
+    }
+    signal?.throwIfAborted();
+    return undefined;
+  }
+
+  /** Takes it over from whoever holds it by this value, or answers nothing. */
+  static async takeOver(place: Place, lockTimeout: number): Promise<ValueHold | undefined> {
+    const hold = new ValueHold(place);
+    return (await hold.#sets(EXPIRE, lockTimeout)) ? hold : undefined;
+  }
+
+  get held(): boolean {
+    return performance.now() < this.#until;
+  }
+
+  async extend(ttl: number): Promise<void> {
+    if (await this.#sets(EXPIRE, ttl)) return;
+    await this.release();
+    const [{ key } = { key: '' }] = this.#shares;
+    const what = `lock "${key}" is not held any more by this identifier on a majority of its servers`;
+    throw new LockLostError(`${what}: acquire it again before the work continues`, key, 'expired');
+  }
+
+  async release(): Promise<void> {
+    this.#until = 0;
+    await this.#ask(RELEASE, [], SERVER_MS);
+  }
+
+  /** Whether a majority agrees while the lease lasts. Then the others get the value as well, if they can. */
+  async #sets(script: string, ttl: number): Promise<boolean> {
+    const began = performance.now();
+    const limit = Math.max(1, Math.min(SERVER_MS, ttl / 10));
+    const { votesFor, votesAgainst, quorumSize } = await this.#ask(script, [`${ttl}`], limit);
+    const until = began + validFor(ttl);
+    if (votesFor.size < quorumSize || performance.now() >= until) return false;
+    this.#until = until;
+    const others = new Set(votesAgainst.keys());
+    if (others.size > 0) void everywhere(others, this.#shares, TAKE, [`${ttl}`], limit);
+    return true;
+  }
+
+  #ask(script: string, args: readonly string[], limit: number): Promise<ExecutionStats> {
+    return everywhere(this.#clients, this.#shares, script, args, limit);
+  }
+}

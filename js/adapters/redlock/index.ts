@@ -1,0 +1,523 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/**
+ * `Redlock` of node-redlock 5, on holdfast.
+ *
+ * @packageDocumentation
+ */
+
+import { EventEmitter } from 'node:events';
+import { noticing } from '../../base/abort.js';
+import {
+  argumentError,
+  isUnreachable,
+  LockClosedError,
+  LockLostError,
+  LockTimeoutError,
+} from '../../base/errors.js';
+import { checkDatabase, readClients } from '../../connect/clients/read-clients.js';
+import type { Lock as HeldLock, SharedHandle } from '../../lock/lock.js';
+import { LockSet } from '../../lock/lock-set.js';
+import type { LockManager } from '../../manager/manager.js';
+import { native } from '../../native/addon.js';
+import { extendByValue, joinTokens, releaseByValue } from './by-value.js';
+import { Connection } from './connection.js';
+import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
+import {
+  attemptsMax,
+  attemptsWithin,
+  checkDuration,
+  checkResources,
+  expirationOf,
+  nextDelay,
+  patience,
+  type Settings,
+  withDefaults,
+} from './settings.js';
+import { releasedOf, statsOf, statsOfError } from './tally.js';
+import type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats } from './votes.js';
+
+export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
+export { ExecutionError, ResourceLockedError };
+
+/** Aborted when the lock of `using` is lost; `error` then has the cause. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
+/** A lock on one resource, or on several as one. */
+type Held = HeldLock | LockSet;
+
+/** The options of a lock of holdfast. */
+interface Hold {
+  readonly ttl: number;
+  readonly renew: boolean;
+  readonly leaveToExpire?: boolean;
+}
+
+/** One attempt of an operation. */
+interface Attempt {
+  /** Only the first waits for a server that is not up yet. */
+  readonly isFirst: boolean;
+  /** Tells that its wait in the queue begins. */
+  readonly began: () => void;
+}
+
+/**
+ * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
+ * hand, to release or extend the lock of another process.
+ *
+ * @example
+ * ```ts
+ * const { resources, value, expiration } = message                  // what another process has acquired
+ * await new Lock(redlock, resources, value, [], expiration).release()
+ * ```
+ */
+export class Lock {
+  /** The `Redlock` that releases and extends the lock. */
+  readonly redlock: Redlock;
+  /** The names, as the caller gave them. */
+  readonly resources: string[];
+  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
+  readonly value: string;
+  /** The votes of each client on the acquire or the extension. */
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+  /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
+  expiration: number;
+
+  constructor(
+    redlock: Redlock,
+    resources: string[],
+    value: string,
+    attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration: number,
+  ) {
+    this.redlock = redlock;
+    this.resources = resources;
+    this.value = value;
+    this.attempts = attempts;
+    this.expiration = expiration;
+  }
+
+  /** Releases the lock: `redlock.release(lock)`. */
+  async release(): Promise<ExecutionResult> {
+    return this.redlock.release(this);
+  }
+
+  /** Extends the lock to `duration` ms from now: `redlock.extend(lock, duration)`. */
+  async extend(duration: number): Promise<Lock> {
+    return this.redlock.extend(this, duration);
+  }
+}
+
+/** The locks that this process holds. It has only the values of those of other processes. */
+const holds = new WeakMap<Lock, Held>();
+
+/** A list of attempts has no more entries: who gives up after a million retries must not pay for each. */
+const ATTEMPTS_LISTED_MAX = 100_000;
+
+/** The part of its duration that a lock must have left: one that was handed off may have less, and is extended. */
+const WHOLE = 0.9;
+
+/**
+ * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of node-redlock 5.
+ * It reads the addresses of the clients, and opens a connection of its own on first use, which closes with the clients.
+ * `docs/redlock.md` lists the differences.
+ *
+ * @example
+ * ```ts
+ * import Redlock from 'holdfast/redlock'
+ *
+ * const redlock = new Redlock([new Redis()])
+ * await redlock.using(['item:42'], 5_000, async (signal) => {
+ *   await reserve(42)
+ *   if (signal.aborted) throw signal.error
+ *   await charge(42)
+ * })
+ * ```
+ */
+export class Redlock extends EventEmitter {
+  /** The service's own clients. Only the locks of other processes are released and extended by them. */
+  readonly clients: Set<Client>;
+  /** The default settings of operations. */
+  readonly settings: Settings;
+  readonly #connection: Connection;
+  #ended = false;
+  readonly #onDisconnect = (error: Error) => this.emit('error', error);
+
+  /**
+   * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of
+   *   Sentinels; three to fifteen for a quorum of independent servers.
+   * @param settings - See `Settings` for defaults and units.
+   * @param scripts - Not supported.
+   * @throws TypeError if a client does not reveal its address, is connected in a way that holdfast does not support, or
+   *   has another database than `settings.db`; the message says which client, and what to do.
+   */
+  constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
+    super();
+    // An `error` event without a listener would end the service when a server cannot be reached.
+    this.on('error', () => {});
+    this.clients = new Set(clients);
+    if (this.clients.size === 0) {
+      throw new Error('Redlock must be instantiated with at least one redis client.');
+    }
+    if (Object.values(scripts).some((script) => script !== undefined)) {
+      const message =
+        'redlock: the third argument, scripts, is not supported: holdfast depends on its own scripts; leave it out';
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    this.settings = withDefaults(settings);
+    const all = [...this.clients];
+    readClients(all);
+    checkDatabase(all, settings.db);
+    this.#connection = Connection.of(all);
+    this.#connection.listen(this.#onDisconnect);
+  }
+
+  /**
+   * Ends the clients, and the connection beside them as soon as no routine of `using` runs any more. Other locks
+   * that are held stay until they expire. New operations are refused.
+   */
+  async quit(): Promise<void> {
+    this.#ended = true;
+    const clients = Array.from(this.clients, (client) => client.quit());
+    await Promise.all([this.#connection.close(), ...clients]);
+  }
+
+  /**
+   * Locks all of `resources`, or none of them, for `duration`. Waits in the queue while another client has
+   * one, for as long as the retries of the settings would take.
+   *
+   * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
+   * @param duration - In whole ms, 50 to 9e15. The lock is not renewed.
+   * @throws ExecutionError if it failed; its `cause` says why.
+   * @throws Error, TypeError, RangeError if an argument is invalid; nothing is sent.
+   *
+   * @example
+   * ```ts
+   * const lock = await redlock.acquire(['item:42'], 5_000)
+   * ```
+   */
+  async acquire(
+    resources: string[],
+    duration: number,
+    settings?: Partial<Settings>,
+  ): Promise<Lock> {
+    checkDuration(duration);
+    const names = checkResources(resources);
+    const chosen = withDefaults(settings ?? {}, this.settings);
+    const take = (wait: number | null, attempt: Attempt) =>
+      this.#takeFor(names, duration, wait, attempt);
+    const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
+    const expiration = expirationOf(held.remaining, duration, chosen);
+    const lock = new Lock(this, resources, joinTokens(tokensOf(held)), attempts, expiration);
+    holds.set(lock, held);
+    return lock;
+  }
+
+  /**
+   * Releases a lock. If the lock is not held any more, `attempts` and the event `error` say so; the promise does
+   * not reject. There are no retries: holdfast repeats a release that does not reach the server.
+   *
+   * @throws ExecutionError if the servers could not be reached, or refused.
+   *
+   * @example
+   * ```ts
+   * const { attempts } = await redlock.release(lock)
+   * const released = (await attempts[0])?.votesFor.size === redlock.clients.size
+   * ```
+   */
+  async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
+    const expired = lock.expiration < Date.now();
+    lock.expiration = 0;
+    const held = holds.get(lock);
+    const count = new Set(lock.resources).size;
+    let stats: ExecutionStats;
+    try {
+      if (held?.held) stats = releasedOf(this.clients, (await held.release()) ? count : 0, count);
+      else if (held !== undefined && expired) stats = releasedOf(this.clients, 0, count);
+      else stats = await releaseByValue(lock, this.clients, () => this.#open());
+    } catch (error) {
+      throw this.#failed(count, [], error);
+    }
+    return { attempts: [this.#tell(stats)] };
+  }
+
+  /**
+   * Makes a lock last at least `duration` from now.
+   *
+   * @param existing - Counts as expired afterwards: the returned lock replaces it.
+   * @param duration - In whole ms, 50 to 9e15. A lock is never shortened.
+   * @throws ExecutionError if the lock has expired, is not held any more, or no server answers.
+   *
+   * @example
+   * ```ts
+   * lock = await redlock.extend(lock, 5_000)
+   * ```
+   */
+  async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration);
+    if (existing.expiration < Date.now()) {
+      throw new ExecutionError('Cannot extend an already-expired lock.', []);
+    }
+    const chosen = withDefaults(settings ?? {}, this.settings);
+    const held = holds.get(existing);
+    const { resources, value } = existing;
+    const count = new Set(resources).size;
+    const extend = async () => {
+      if (!held?.held) return extendByValue(existing, this.clients, duration);
+      await held.extend(duration);
+      return held.remaining;
+    };
+    const { result, attempts } = await this.#attempt(count, chosen, extend);
+    existing.expiration = 0;
+    const lock = new Lock(this, resources, value, attempts, expirationOf(result, duration, chosen));
+    if (held !== undefined) holds.set(lock, held);
+    return lock;
+  }
+
+  /**
+   * Runs `routine` while holding the lock, which a native thread extends until the routine has ended: a
+   * blocked event loop does not lose it.
+   *
+   * @param routine - Gets a signal that is aborted when the lock is lost; its `error` says why.
+   * @returns The result of the routine.
+   * @throws The error of the routine, before any other error.
+   * @throws ExecutionError if the lock was lost while the routine ran, or the server refuses to release it;
+   *   `result` is the routine's result.
+   * @throws as `acquire` does.
+   *
+   * @example
+   * ```ts
+   * const left = await redlock.using(['item:42'], 5_000, { retryCount: 5 }, async (signal) => sellOne(42))
+   * ```
+   */
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings>,
+    routine?: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(
+    resources: string[],
+    duration: number,
+    routine: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
+    checkDuration(duration);
+    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings> | undefined);
+    const routine = rest[1] ?? rest[0];
+    const settings = withDefaults(given ?? {}, this.settings);
+    if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
+    if (settings.automaticExtensionThreshold > duration - 100) {
+      throw new Error(
+        'A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.',
+      );
+    }
+    const names = checkResources(resources);
+    const hold = { ttl: duration, renew: true };
+    const take = (wait: number | null, attempt: Attempt) => this.#take(names, hold, wait, attempt);
+    const { result: held } = await this.#attempt(names.length, settings, take);
+    const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
+    return this.#connection.during(() => this.#runUnder(held, names.length, run));
+  }
+
+  async #runUnder<T>(
+    held: Held,
+    resources: number,
+    routine: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T> {
+    if (!held.held) throw this.#failed(resources, [], lossOf(held));
+    const controller = new AbortController();
+    const { signal: lost } = held;
+    const signal: RedlockAbortSignal = noticing(controller.signal, () => void lost.aborted);
+    let failure: ExecutionError | undefined;
+    const lose = () => {
+      failure = this.#failed(resources, [], lost.reason);
+      signal.error = failure;
+      controller.abort();
+    };
+    lost.addEventListener('abort', lose, { once: true });
+    let result: T;
+    try {
+      result = await routine(signal);
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+    if (!held.held) failure ??= this.#failed(resources, [], lossOf(held));
+    try {
+      await held.release();
+    } catch (error) {
+      // The routine has done its work, and the core repeats the release.
+      if (!isUnreachable(error)) failure ??= this.#failed(resources, [], error);
+    }
+    if (failure === undefined) return result;
+    throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
+  }
+
+  /** `key`: one that the service may read, to wait for a server that is not up yet. */
+  async #open(key?: string): Promise<LockManager> {
+    if (this.#ended) throw ended();
+    const where = () => readClients([...this.clients]);
+    return key === undefined
+      ? this.#connection.open(where)
+      : this.#connection.openWhenUp(where, key);
+  }
+
+  /** Takes all of `names`, or none. `null` does not wait. */
+  async #take(
+    names: readonly string[],
+    hold: Hold,
+    wait: number | null,
+    { isFirst, began }: Attempt,
+  ): Promise<Held> {
+    const [name] = names as [string];
+    const manager = await this.#open(isFirst ? name : undefined);
+    began();
+    const single = names.length === 1;
+    const options = wait === null ? hold : { ...hold, wait };
+    const method = wait === null ? 'tryAcquire' : 'acquire';
+    const held = await (single ? manager[method](name, options) : manager[method](names, options));
+    if (held === null) throw locked(0, names.length);
+    if (!this.#ended) return held;
+    await held.release().catch(() => {});
+    throw ended();
+  }
+
+  /** Takes all of `names`, or none, for `duration` from now and no longer. */
+  async #takeFor(
+    names: readonly string[],
+    duration: number,
+    wait: number | null,
+    attempt: Attempt,
+  ): Promise<Held> {
+    const hold = { ttl: duration, renew: false, leaveToExpire: true };
+    const taken = await this.#take(names, hold, wait, attempt);
+    const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
+    try {
+      if (held.remaining < duration * WHOLE) await held.extend(duration);
+      return held;
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Gives the locks of a set one value. On a quorum each keeps its own, since its servers cannot change them as one. */
+  async #unite(set: LockSet, duration: number): Promise<LockSet> {
+    if (this.clients.size > 1) return set;
+    const manager = await this.#open();
+    const value = newValue();
+    const adopt = async (lock: SharedHandle) => {
+      const adopted = await manager.adoptAs(lock.toJSON(), value, { ttl: duration, renew: false });
+      // Only now: without an answer it is to be released.
+      await adopted.stopRenewing();
+      return adopted;
+    };
+    const adopted = await Promise.allSettled(set.locks.map(adopt));
+    const locks = adopted.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = adopted.find((each) => each.status === 'rejected');
+    if (failed === undefined) return new LockSet(locks);
+    await Promise.allSettled([set, ...locks].map((each) => each.release()));
+    throw failed.reason;
+  }
+
+  /**
+   * Tries an operation, and retries what a retry may help, as often as the settings say. A wait in the queue counts as
+   * the attempts that would have been made meanwhile.
+   */
+  async #attempt<T>(
+    resources: number,
+    settings: Settings,
+    operation: (wait: number | null, attempt: Attempt) => Promise<T>,
+  ): Promise<{ result: T; attempts: Promise<ExecutionStats>[] }> {
+    const attempts: Promise<ExecutionStats>[] = [];
+    const most = attemptsMax(settings);
+    const waiting = patience(settings);
+    const end = performance.now() + (waiting ?? 0);
+    const refused = (count: number) => {
+      const stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
+      while (attempts.length < Math.min(count, ATTEMPTS_LISTED_MAX)) attempts.push(stats);
+    };
+    for (;;) {
+      let start = performance.now();
+      const began = () => {
+        start = performance.now();
+      };
+      try {
+        const left = Math.max(0, Math.ceil(end - performance.now()));
+        const attempt = { isFirst: attempts.length === 0, began };
+        const result = await operation(waiting === null ? null : left, attempt);
+        const waited = waiting === null ? 0 : attemptsWithin(start, settings);
+        refused(Math.min(most - 1, attempts.length + waited));
+        attempts.push(this.#tell(statsOf(this.clients)));
+        return { result, attempts };
+      } catch (error) {
+        if (error instanceof LockTimeoutError) refused(most - 1);
+        if (isFinal(error, settings) || attempts.length + 1 >= most) {
+          throw this.#failed(resources, attempts, error);
+        }
+        attempts.push(this.#tell(statsOfError(this.clients, error as Error, resources)));
+      }
+      await new Promise((resolve) => setTimeout(resolve, nextDelay(settings)));
+    }
+  }
+
+  /** The error of an operation whose last attempt has failed. Throws an error about an argument as it is. */
+  #failed(
+    resources: number,
+    attempts: readonly Promise<ExecutionStats>[],
+    cause: unknown,
+  ): ExecutionError {
+    if (isMistake(cause)) throw cause;
+    const last = this.#tell(statsOfError(this.clients, cause as Error, resources));
+    return new ExecutionError(NO_QUORUM, [...attempts, last], { cause });
+  }
+
+  /** Emits each vote against as an event `error`. */
+  #tell(stats: ExecutionStats): Promise<ExecutionStats> {
+    for (const error of stats.votesAgainst.values()) this.emit('error', error);
+    return Promise.resolve(stats);
+  }
+}
+
+export default Redlock;
+
+function ended(): LockClosedError {
+  return new LockClosedError('redlock: quit() was called; make a new Redlock');
+}
+
+/** A new token, with the name of no manager. */
+function newValue(): string {
+  return `hf1.${native.Bridge.newClient()}.1`;
+}
+
+function tokensOf(held: Held): string[] {
+  const tokens = [held.toJSON()].flat().map(({ token }) => token);
+  return [...new Set(tokens)];
+}
+
+/** Why a lock is not held any more. */
+function lossOf(held: Held): unknown {
+  try {
+    held.assertHeld();
+  } catch (error) {
+    return error;
+  }
+  return held.signal.reason;
+}
+
+/** Whether an error is about an argument, and not about a server or the connection. */
+function isMistake(error: unknown): boolean {
+  return error instanceof TypeError || error instanceof RangeError;
+}
+
+/** Whether a retry is useless: the time for retries is used up, or nothing can change. */
+function isFinal(error: unknown, { besideOldCode }: Settings): boolean {
+  return (
+    isMistake(error) ||
+    error instanceof LockClosedError ||
+    error instanceof LockLostError ||
+    error instanceof LockTimeoutError ||
+    (error instanceof ResourceLockedError && !besideOldCode)
+  );
+}

@@ -1,0 +1,333 @@
+import { EventEmitter } from 'node:events';
+import { argumentError } from '../../base/errors.js';
+import {
+  type Client,
+  ExecutionError,
+  Redlock as Inner,
+  Lock as InnerLock,
+  ResourceLockedError,
+} from '../redlock/index.js';
+import { LockError } from './errors.js';
+import { Answer, type Callback, Disposer } from './promise.js';
+
+/** The settings of a `Redlock`. */
+export interface Options {
+  /**
+   * The share of a lock's duration by which clocks may differ: a lock counts as expired that much earlier.
+   *
+   * @default 0.01
+   */
+  readonly driftFactor?: number;
+  /**
+   * How often a failed attempt is repeated; `-1` is for ever.
+   *
+   * @default 10
+   */
+  readonly retryCount?: number;
+  /**
+   * The time between two attempts, in ms.
+   *
+   * @default 200
+   */
+  readonly retryDelay?: number;
+  /**
+   * The largest random deviation from that time, in ms.
+   *
+   * @default 100
+   */
+  readonly retryJitter?: number;
+  /**
+   * For the time of a migration, while instances of redlock run: a caller tries again after `retryDelay`, as redlock does,
+   * and does not wait in the queue, so that old instances get their share of a busy lock.
+   *
+   * @default false
+   */
+  readonly besideOldCode?: boolean | undefined;
+}
+
+const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];
+
+/**
+ * Resources that are locked until `expiration`.
+ *
+ * @example
+ * ```ts
+ * const lock = await redlock.lock('item:42', 1_000)
+ * await lock.unlock()
+ * ```
+ */
+export class Lock {
+  /** The `Redlock` that releases and extends the lock. */
+  readonly redlock: Redlock;
+  /** The names of the locked resources. */
+  resource: string[];
+  /** The value of each of these keys in Redis. */
+  value: string | null;
+  /** The time until which the lock is held, by `Date.now()`; 0 after its release. */
+  expiration: number;
+  /** The number of attempts that the acquire took. */
+  attempts: number;
+  /** The number of attempts that were left. */
+  attemptsRemaining: number;
+
+  constructor(
+    redlock: Redlock,
+    resource: string[],
+    value: string | null,
+    expiration: number,
+    attempts: number,
+    attemptsRemaining: number,
+  ) {
+    this.redlock = redlock;
+    this.resource = resource;
+    this.value = value;
+    this.expiration = expiration;
+    this.attempts = attempts;
+    this.attemptsRemaining = attemptsRemaining;
+  }
+
+  /** Releases the lock: `redlock.unlock(lock)`. */
+  unlock(callback?: Callback<void>): Answer<void> {
+    return this.redlock.unlock(this, callback);
+  }
+
+  /** Makes the lock last for `ttl` ms from now: `redlock.extend(lock, ttl)`. */
+  extend(ttl: number, callback?: Callback<Lock>): Answer<Lock> {
+    return this.redlock.extend(this, ttl, callback);
+  }
+}
+
+/** The locks of holdfast behind those that callers have. */
+const inners = new WeakMap<Lock, InnerLock>();
+
+/**
+ * `Redlock` of redlock 4, on holdfast: locks that exclude those of redlock 4 and 5. It reads the addresses of the
+ * clients, and opens a connection of its own on first use, which closes with the clients. `docs/redlock.md` lists the
+ * differences.
+ *
+ * @example
+ * ```ts
+ * const Redlock = require('holdfast/redlock4')
+ *
+ * const redlock = new Redlock([client], { retryCount: 5 })
+ * redlock.on('clientError', log.warn)
+ * const lock = await redlock.lock('item:42', 1_000)
+ * await lock.unlock()
+ * ```
+ */
+export class Redlock extends EventEmitter {
+  /** The errors of `lock`, `unlock` and `extend`. */
+  static readonly LockError: typeof LockError = LockError;
+  /** The class of the locks. */
+  static readonly Lock: typeof Lock = Lock;
+
+  /** The service's own clients. */
+  readonly servers: readonly Client[];
+  /** See `Options`. */
+  readonly driftFactor: number;
+  /** See `Options`. */
+  readonly retryCount: number;
+  /** See `Options`. */
+  readonly retryDelay: number;
+  /** See `Options`. */
+  readonly retryJitter: number;
+  readonly #inner: Inner;
+
+  /**
+   * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of Sentinels;
+   *   three to fifteen for a quorum of independent servers.
+   * @param options - See `Options` for defaults and units.
+   * @throws TypeError if a client does not reveal its address, or is connected in a way that holdfast does not support.
+   */
+  constructor(clients: readonly Client[], options: Options = {}) {
+    super();
+    if (clients.length === 0) {
+      throw new Error('Redlock must be instantiated with at least one redis server.');
+    }
+    const script = SCRIPTS.find((name) => (options as Record<string, unknown>)[name] !== undefined);
+    if (script !== undefined) {
+      const message = `redlock: "${script}" is not supported: holdfast depends on its own scripts; leave it out`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    this.servers = clients;
+    this.#inner = new Inner(clients, options);
+    const { driftFactor, retryCount, retryDelay, retryJitter } = this.#inner.settings;
+    this.driftFactor = driftFactor;
+    this.retryCount = retryCount;
+    this.retryDelay = retryDelay;
+    this.retryJitter = retryJitter;
+    // A lock that another client has is no error of a client.
+    this.#inner.on('error', (error) => {
+      if (!(error instanceof ResourceLockedError)) this.emit('clientError', error);
+    });
+  }
+
+  /** Ends the clients, and the connection beside them. Locks stay until they expire. */
+  quit(callback?: Callback<unknown[]>): Answer<unknown[]> {
+    const quit = async () => {
+      await this.#inner.quit();
+      return this.servers.map(() => 'OK');
+    };
+    return Answer.of(quit()).nodeify(callback);
+  }
+
+  /**
+   * Locks `resource`, or all of several, for `ttl` ms. While another client holds one of them, waits in the queue for
+   * as long as the retries would take.
+   *
+   * @throws LockError if it failed; its `cause` says why.
+   */
+  lock(resource: string | string[], ttl: number, callback?: Callback<Lock>): Answer<Lock> {
+    return this.lockWithOptions(resource, ttl, {}, callback);
+  }
+
+  /** The same as `lock`. */
+  acquire(resource: string | string[], ttl: number, callback?: Callback<Lock>): Answer<Lock> {
+    return this.lock(resource, ttl, callback);
+  }
+
+  /**
+   * Does the same as `lock`, with its own `retryCount` and `retryDelay`. As in redlock 4, a zero counts as not given.
+   */
+  lockWithOptions(
+    resource: string | string[],
+    ttl: number,
+    options: Pick<Options, 'retryCount' | 'retryDelay'>,
+    callback?: Callback<Lock>,
+  ): Answer<Lock> {
+    return Answer.of(this.#lock([resource].flat(), ttl, options)).nodeify(callback);
+  }
+
+  /** The same as `lockWithOptions`. */
+  acquireWithOptions(
+    resource: string | string[],
+    ttl: number,
+    options: Pick<Options, 'retryCount' | 'retryDelay'>,
+    callback?: Callback<Lock>,
+  ): Answer<Lock> {
+    return this.lockWithOptions(resource, ttl, options, callback);
+  }
+
+  /**
+   * The signature of redlock 3, which some services still use: a `value` extends the lock that has it.
+   *
+   * @internal
+   */
+  _lock(
+    resource: string | string[],
+    value: string | null,
+    ttl: number,
+    options: Pick<Options, 'retryCount' | 'retryDelay'> | Callback<Lock> = {},
+    callback?: Callback<Lock>,
+  ): Answer<Lock> {
+    if (typeof options === 'function') return this._lock(resource, value, ttl, {}, options);
+    if (value === null) return this.lockWithOptions(resource, ttl, options, callback);
+    const names = [resource].flat();
+    const named = new Lock(this, names, value, Number.POSITIVE_INFINITY, 1, this.retryCount - 1);
+    return this.extend(named, ttl, callback);
+  }
+
+  /** A lock for `using` of Bluebird. `errorHandler` gets the error of a release that fails. */
+  disposer(
+    resource: string | string[],
+    ttl: number,
+    errorHandler: (error: unknown) => void = () => {},
+  ): Disposer<Lock> {
+    const lock = this.lock(resource, ttl);
+    return new Disposer(lock, (acquired) => acquired.unlock().catch(errorHandler));
+  }
+
+  /**
+   * Releases a lock.
+   *
+   * @throws LockError if the lock is not held any more, or was released before.
+   */
+  unlock(lock: Lock, callback?: Callback<void>): Answer<void> {
+    // At once, not behind a promise.
+    lock.expiration = 0;
+    return Answer.of(this.#unlock(lock)).nodeify(callback);
+  }
+
+  /** The same as `unlock`. */
+  release(lock: Lock, callback?: Callback<void>): Answer<void> {
+    return this.unlock(lock, callback);
+  }
+
+  /**
+   * Makes a lock last at least `ttl` ms from now.
+   *
+   * @returns The same lock.
+   * @throws LockError if the lock has expired, or is not held any more.
+   */
+  extend(lock: Lock, ttl: number, callback?: Callback<Lock>): Answer<Lock> {
+    return Answer.of(this.#extend(lock, ttl)).nodeify(callback);
+  }
+
+  async #lock(
+    resource: string[],
+    ttl: number,
+    options: Pick<Options, 'retryCount' | 'retryDelay'>,
+  ): Promise<Lock> {
+    const retryCount = options.retryCount || this.retryCount;
+    const retryDelay = options.retryDelay || this.retryDelay;
+    try {
+      const inner = await this.#inner.acquire(resource, ttl, { retryCount, retryDelay });
+      const { value, expiration, attempts } = inner;
+      const left = retryCount - attempts.length;
+      const lock = new Lock(this, resource, value, expiration, attempts.length, left);
+      inners.set(lock, inner);
+      return lock;
+    } catch (error) {
+      const message = `Exceeded ${retryCount} attempts to lock the resource "${resource}".`;
+      throw lockError(message, error);
+    }
+  }
+
+  async #unlock(lock: Lock): Promise<void> {
+    const inner = this.#innerOf(lock);
+    const message = `Unable to fully release the lock on resource "${lock.resource}".`;
+    let stats: Awaited<InnerLock['attempts'][number]> | undefined;
+    try {
+      const { attempts } = await this.#inner.release(inner);
+      stats = await attempts.at(-1);
+    } catch (error) {
+      if (!(error instanceof ExecutionError)) throw error;
+      throw new LockError(message, undefined, { cause: error.cause });
+    }
+    if (stats === undefined || stats.votesFor.size >= stats.quorumSize) return;
+    const [cause] = stats.votesAgainst.values();
+    throw new LockError(message, undefined, { cause });
+  }
+
+  async #extend(lock: Lock, ttl: number): Promise<Lock> {
+    if (lock.expiration < Date.now()) {
+      const message = `Cannot extend lock on resource "${lock.resource}" because the lock has already expired.`;
+      throw new LockError(message, 0);
+    }
+    try {
+      const extended = await this.#inner.extend(this.#innerOf(lock), ttl);
+      lock.value = extended.value;
+      lock.expiration = extended.expiration;
+      inners.set(lock, extended);
+      return lock;
+    } catch (error) {
+      const message = `Exceeded ${this.retryCount} attempts to lock the resource "${lock.resource}".`;
+      throw lockError(message, error);
+    }
+  }
+
+  /** The lock that was acquired here, or else what its caller knows of it: one of another process, or one he changed. */
+  #innerOf(lock: Lock): InnerLock {
+    const resource = [lock.resource].flat();
+    const known = inners.get(lock);
+    const same = known?.resources.join('\n') === resource.join('\n') && known.value === lock.value;
+    if (known !== undefined && same) return known;
+    return new InnerLock(this.#inner, resource, `${lock.value}`, [], lock.expiration);
+  }
+}
+
+/** The error of an operation that was tried as often as the settings say. Passes errors about arguments on. */
+function lockError(message: string, error: unknown): unknown {
+  if (!(error instanceof ExecutionError)) return error;
+  return new LockError(message, error.attempts.length, { cause: error.cause });
+}

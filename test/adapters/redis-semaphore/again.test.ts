@@ -1,0 +1,174 @@
+/** Objects that are used again, and locks that outlast them: the common promises of both packages. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LockConnectionError } from 'holdfast';
+import type * as Drop from 'holdfast/redis-semaphore';
+import { Redis } from 'ioredis';
+import { spawnProgram } from '../../support/program.js';
+import { FaultProxy } from '../../support/proxy.js';
+import { sleep, until } from '../../support/wait.js';
+import { threeServers } from '../../three-servers.js';
+
+const three = threeServers();
+const { client } = three;
+
+/** Waits until the tests' own client of the server is alone. */
+async function onlyAdmins(): Promise<void> {
+  const count = async () => `${await three.server.admin.client('LIST')}`.trim().split('\n').length;
+  await until(async () => (await count()) === 1, 'the end of all other clients');
+}
+
+for (const name of ['redis-semaphore', 'holdfast/redis-semaphore']) {
+  const { Mutex, Semaphore, TimeoutError } = require(name) as typeof Drop;
+  const once = { acquireAttemptsLimit: 1 };
+
+  test(`${name}: a semaphore that is acquired twice has one permit`, async () => {
+    const semaphore = new Semaphore(client(), 'twice', 3, { refreshInterval: 0 });
+    await semaphore.acquire();
+    await semaphore.acquire();
+    await Promise.all([semaphore.acquire(), semaphore.acquire()]);
+    const others = [1, 2, 3].map(() => new Semaphore(client(), 'twice', 3, once));
+    assert.equal(await others[0]?.tryAcquire(), true);
+    assert.equal(await others[1]?.tryAcquire(), true);
+    assert.equal(await others[2]?.tryAcquire(), false);
+    await semaphore.release();
+    assert.equal(semaphore.isAcquired, false);
+    assert.equal(await others[2]?.tryAcquire(), true);
+    for (const other of others) await other.release();
+  });
+
+  test(`${name}: a mutex that is acquired twice waits for itself`, async () => {
+    const mutex = new Mutex(client(), 'twice', { acquireTimeout: 100 });
+    await mutex.acquire();
+    await assert.rejects(mutex.acquire(), TimeoutError);
+    assert.equal(mutex.isAcquired, true);
+    await mutex.release();
+    await mutex.acquire();
+    const second = mutex.acquire();
+    await mutex.release();
+    await second;
+    assert.equal(mutex.isAcquired, true);
+    await mutex.release();
+    assert.equal(await three.server.admin.exists('mutex:twice'), 0);
+  });
+
+  test(`${name}: a mutex is held again and again under its identifier`, async () => {
+    const mutex = new Mutex(client(), 'again', { identifier: 'job 7' });
+    for (let round = 0; round < 5; round += 1) {
+      await mutex.acquire();
+      assert.equal(mutex.identifier, 'job 7');
+      assert.equal(await new Mutex(client(), 'again', once).tryAcquire(), false);
+      await mutex.release();
+      assert.equal(await three.server.admin.exists('mutex:again'), 0);
+    }
+  });
+
+  for (const [which, given] of [
+    ['no identifier', {}],
+    ['an identifier', { identifier: 'job 8' }],
+  ] as const) {
+    test(`${name}: without refresh a mutex with ${which} outlasts its client`, async () => {
+      const own = client();
+      const scheduler = new Mutex(own, 'outlasting', { ...given, refreshInterval: 0 });
+      await scheduler.acquire();
+      const identifier = scheduler.identifier;
+      await own.quit();
+      await onlyAdmins();
+      const handler = new Mutex(client(), 'outlasting', { identifier, acquiredExternally: true });
+      assert.equal(await handler.tryAcquire(), true);
+      await handler.release();
+      assert.equal(await three.server.admin.exists('mutex:outlasting'), 0);
+    });
+  }
+
+  test(`${name}: after its release a mutex that was to be taken over is acquired as any other`, async () => {
+    const options = { ...once, identifier: 'job 12', acquiredExternally: true as const };
+    const mutex = new Mutex(client(), 'over', options);
+    assert.equal(await mutex.tryAcquire(), false);
+    await mutex.release();
+    assert.equal(await mutex.tryAcquire(), true);
+    await mutex.release();
+  });
+
+  test(`${name}: a mutex that was taken over without refresh outlasts its client`, async () => {
+    const [first, second] = [client(), client()];
+    const options = { identifier: 'job 9', refreshInterval: 0 };
+    await new Mutex(first, 'passed', options).acquire();
+    await new Mutex(second, 'passed', { ...options, acquiredExternally: true }).acquire();
+    await Promise.all([first.quit(), second.quit()]);
+    await onlyAdmins();
+    assert.equal(await three.server.admin.exists('mutex:passed'), 1);
+    const last = new Mutex(client(), 'passed', { ...options, acquiredExternally: true });
+    await last.release();
+    assert.equal(await three.server.admin.exists('mutex:passed'), 0);
+  });
+}
+
+test('the end of its client is no loss of a renewed mutex, which is released', async () => {
+  const program = spawnProgram(`
+    import { Redis } from 'ioredis'
+    import { Mutex } from 'holdfast/redis-semaphore'
+    const [own, admin] = [0, 1].map(() => new Redis(${three.server.port}, '127.0.0.1'))
+    const mutex = new Mutex(own, 'quits')
+    await mutex.acquire()
+    await own.quit()
+    while ((await admin.exists('mutex:quits')) === 1 || mutex.isAcquired);
+    await admin.quit()
+    process.on('exit', (code) => console.log('ended with', code))
+  `);
+  await program.said('ended with 0');
+});
+
+test('a take-over that is not answered leaves the mutex to its holder, and may be repeated', async (t) => {
+  const { Mutex } = require('holdfast/redis-semaphore') as typeof Drop;
+  const proxy = await FaultProxy.start(three.server.port);
+  const own = new Redis(proxy.port, '127.0.0.1', { retryStrategy: () => 20 });
+  own.on('error', () => {});
+  t.after(async () => {
+    own.disconnect();
+    await proxy.stop();
+  });
+  const options = { identifier: 'job 11', lockTimeout: 60_000 };
+  const holder = new Mutex(client(), 'kept', options);
+  await holder.acquire();
+  const value = await three.server.admin.get('mutex:kept');
+  await new Mutex(own, 'warm').acquire();
+  const handler = new Mutex(own, 'kept', { ...options, acquiredExternally: true });
+  proxy.loseReplies = true;
+  await assert.rejects(handler.tryAcquire(), LockConnectionError);
+  proxy.loseReplies = false;
+  proxy.cut();
+  // Until its connection is there again, what it would release is not sent.
+  assert.equal(await handler.tryAcquire(), true);
+  assert.equal(await three.server.admin.get('mutex:kept'), value);
+  assert.equal(holder.isAcquired, true);
+  await handler.release();
+  assert.equal(await three.server.admin.exists('mutex:kept'), 0);
+});
+
+test('a release that is repeated after a lost reply spares the next hold under the same identifier', async (t) => {
+  const proxy = await FaultProxy.start(three.server.port);
+  const own = new Redis(proxy.port, '127.0.0.1', { retryStrategy: () => 20 });
+  own.on('error', () => {});
+  t.after(async () => {
+    own.disconnect();
+    await proxy.stop();
+  });
+  const { Mutex } = require('holdfast/redis-semaphore') as typeof Drop;
+  const mutex = new Mutex(own, 'spared', { identifier: 'job 10' });
+  await mutex.acquire();
+  proxy.loseReplies = true;
+  const released = mutex.release();
+  await until(async () => (await three.server.admin.exists('mutex:spared')) === 0, 'the release');
+  proxy.loseReplies = false;
+  proxy.cut();
+  await released;
+  await mutex.acquire();
+  // The core repeats such a release a second later, since a server may have buffered what came before it.
+  await sleep(1_500);
+  assert.equal(await three.server.admin.exists('mutex:spared'), 1);
+  assert.equal(mutex.isAcquired, true);
+  await mutex.release();
+  assert.equal(await three.server.admin.exists('mutex:spared'), 0);
+});

@@ -1,0 +1,222 @@
+/** The command line at a terminal: a table that is drawn in place, colours, questions, Ctrl-C. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { connect, type LockManager } from '../../support/holdfast.js';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+import { environment, MAIN } from './support.js';
+import { Terminal } from './terminal.js';
+
+let server: RedisServer;
+let locks: LockManager;
+let terminal: Terminal;
+
+before(async () => {
+  server = await RedisServer.start();
+});
+
+after(() => server.stop());
+
+beforeEach(async () => {
+  locks = await connect(server.url);
+  terminal = new Terminal(environment(server));
+  await terminal.shows(/^\$/m);
+});
+
+afterEach(async () => {
+  terminal.close();
+  await locks.close();
+  await server.admin.flushall();
+});
+
+test('watch draws in place and follows', async () => {
+  let lock = await locks.acquire('job', { label: 'web-1' });
+  terminal.holdfast('watch', '--interval', '20ms');
+  await terminal.shows(
+    /^NAME +MODE +HOLDER +FENCE +HELD +LEASE +WAITING +CHANGES +WAITED +WAITERS\njob +exclusive +web-1 +<\S+s +\S+s +0$/m,
+  );
+  assert.deepEqual([terminal.state('alternate_on'), terminal.state('cursor_flag')], ['1', '0']);
+  for (const changes of [1, 2]) {
+    await lock.release();
+    lock = await locks.acquire('job', { label: `web-${changes + 1}` });
+    await terminal.shows(new RegExp(`^job .*web-${changes + 1} +\\d\\S*s .* ${changes}$`, 'm'));
+  }
+  await lock.release();
+  await until(() => !terminal.screen().includes('job'), 'the lock to go');
+  assert.equal(terminal.screen().match(/^NAME/gm)?.length, 1, 'one table');
+});
+
+test('watch --sort age shows first what is held longest', async () => {
+  terminal.holdfast('watch', '--interval', '20ms', '--sort', 'age');
+  await terminal.shows(/^NAME/m);
+  await locks.acquire('b');
+  await terminal.shows(/^b /m);
+  await locks.acquire('a');
+  await terminal.shows(/^b .*\na /m);
+});
+
+test('run says for whom it waits, and since when', async () => {
+  const first = await locks.acquire('job', { label: 'web-1' });
+  terminal.resize(200, 30);
+  terminal.holdfast('run', 'job', '--', 'echo', 'done');
+  const time = '\\d\\d:\\d\\d:\\d\\d';
+  const said = (who: string) =>
+    new RegExp(
+      `waiting since ${time} for lock "job", at position 1: held, exclusive, by ${who} lease`.replaceAll(
+        ' ',
+        '\\s+',
+      ),
+    );
+  await terminal.shows(said(`web-1 \\(since ${time} or later,`));
+  await first.release();
+  await terminal.shows(/^done$/m);
+});
+
+for (const key of ['q', 'C-c']) {
+  test(`watch ends with ${key} and leaves the terminal as it was`, async () => {
+    terminal.line(`stty -a > ${server.folder}/stty; echo before`);
+    await terminal.shows(/^before$/m);
+    terminal.holdfast('watch');
+    await terminal.shows(/^NAME/m);
+    terminal.key(key);
+    await terminal.shows(/^before$/m);
+    assert.deepEqual([terminal.state('alternate_on'), terminal.state('cursor_flag')], ['0', '1']);
+    terminal.line(`echo code $?; stty -a | cmp - ${server.folder}/stty && echo same`);
+    await terminal.shows(/^(\$ )?code 0\nsame$/m);
+  });
+}
+
+test('watch gives the terminal back when it is ended by a signal', async () => {
+  terminal.line(
+    `sh -c 'echo $$ > ${server.folder}/pid; exec "$0" "$@"' ${process.execPath} ${MAIN} watch`,
+  );
+  await terminal.shows(/^NAME/m);
+  process.kill(Number(readFileSync(join(server.folder, 'pid'), 'utf8')), 'SIGTERM');
+  await until(() => terminal.state('alternate_on') === '0', 'the terminal to be given back');
+  assert.equal(terminal.state('cursor_flag'), '1');
+});
+
+test('watch fits the terminal, also when it is resized', async () => {
+  for (let i = 0; i < 40; i++) await locks.acquire(`job:${String(i).padStart(2, '0')}`);
+  terminal.holdfast('watch', '--interval', '1h');
+  await terminal.shows(/^job:25 .*\n… and 14 more\n?$/m);
+  terminal.resize(40, 10);
+  await terminal.shows(/^job:05 .*\n… and 34 more\n?$/m);
+  assert.ok(
+    terminal
+      .screen()
+      .split('\n')
+      .every((line) => line.length <= 40),
+  );
+});
+
+test('colours are for terminals, and not with NO_COLOR', async () => {
+  const bold = '\x1b[1mNAME';
+  await locks.acquire('job');
+  terminal.holdfast('ls');
+  await terminal.shows(/^NAME/m);
+  assert.ok(terminal.screen(true).includes(bold));
+  const plainly = async (...more: string[]) => {
+    await terminal.clear();
+    terminal.holdfast('ls', ...more);
+    await terminal.shows(/^NAME/m);
+    assert.ok(!terminal.screen(true).includes(bold));
+  };
+  await plainly('|', 'cat');
+  terminal.line('export NO_COLOR=1');
+  await plainly();
+});
+
+test('release asks, and does nothing unless the answer is yes', async () => {
+  await locks.acquire('job', { label: 'web-1' });
+  const question =
+    /Lock "job" on redis:\S+ is held, exclusive, by web-1 \(lease \S+\)\. Release it\? \[y\/N\]/;
+  for (const answer of ['n', '', 'yes sir']) {
+    await terminal.clear();
+    terminal.holdfast('release', 'job');
+    await terminal.shows(question);
+    terminal.line(answer);
+    await terminal.shows(/^Nothing was done\.$/m);
+  }
+  await terminal.clear();
+  terminal.holdfast('release', 'job');
+  await terminal.shows(question);
+  terminal.key('C-c');
+  await terminal.shows(/^Nothing was done\.$/m);
+  assert.equal((await locks.query()).held.length, 1);
+  await terminal.clear();
+  terminal.holdfast('release', 'job');
+  await terminal.shows(question);
+  terminal.line('y');
+  await terminal.shows(/^Lock "job" was released\.$/m);
+  assert.equal((await locks.query()).held.length, 0);
+});
+
+test('release of a slot that is done says that its job may run again', async () => {
+  await locks.runOnce('bill', { slot: 'may', keep: '1h', label: 'web-1' }, () => {});
+  terminal.holdfast('release', 'once:bill@may');
+  await terminal.shows(/marks a slot as done, by web-1.+its job may run again.+\[y\/N\]/s);
+  terminal.line('y');
+  await terminal.shows(/^Lock "once:bill@may" marks no slot as done any more\.$/m);
+  assert.equal((await locks.query()).held.length, 0);
+});
+
+test('release asks about one holder, and takes the lock from no later one', async () => {
+  terminal.resize(200, 30);
+  const lock = await locks.acquire('job', { label: 'web-1' });
+  terminal.holdfast('release', 'job');
+  await terminal.shows(/is held, exclusive, by web-1/);
+  await lock.release();
+  const next = await locks.acquire('job', { label: 'web-2' });
+  terminal.line('y');
+  await terminal.shows(/^Lock "job" is not held by the same any more: nothing was done\.$/m);
+  assert.equal(next.held && (await locks.query()).held.length, 1);
+  await next.release();
+  // The same where other code held it.
+  await server.admin.set('lock:job', 'theirs');
+  await terminal.clear();
+  terminal.holdfast('release', 'job', '--foreign');
+  await terminal.shows(/is held by other code without an end to its lease\. Release it\?/);
+  await server.admin.del('lock:job');
+  const own = await locks.acquire('job');
+  terminal.line('y');
+  await terminal.shows(/not held by the same any more: nothing was done/);
+  assert.equal(own.held, true);
+  await own.release();
+  await server.admin.set('lock:job', 'theirs');
+  await terminal.clear();
+  terminal.holdfast('release', 'job', '--foreign');
+  await terminal.shows(/Release it\?/);
+  terminal.line('y');
+  await terminal.shows(/^Lock "job" was released\.$/m);
+  assert.equal(await server.admin.exists('lock:job'), 0);
+});
+
+test('a command at a terminal has the terminal, and Ctrl-C reaches it once', async () => {
+  const script = `'trap "echo told" INT; read line </dev/tty; echo got $line; while :; do sleep 0.02; done'`;
+  terminal.holdfast('run', 'job', '--', 'sh', '-c', script);
+  await until(async () => (await locks.query()).held.length === 1, 'the lock');
+  terminal.line('hello');
+  await terminal.shows(/^got hello$/m);
+  terminal.key('C-c');
+  await terminal.shows(/^(\^C)?told$/m);
+  assert.equal(terminal.screen().match(/^(\^C)?told$/gm)?.length, 1);
+  assert.equal((await locks.query()).held.length, 1, 'it runs on, under the lock');
+  assert.equal(await locks.forceRelease('job'), true);
+  await terminal.shows(/holdfast: lock "job" is not held any more/);
+});
+
+test('Ctrl-Z does not stop the renewal alone, where the command has its input from elsewhere', async () => {
+  const own = `${process.execPath} ${MAIN} run job --ttl 500ms`;
+  terminal.line(`(sleep 1000) | ${own} -- sh -c 'echo started; sleep 1000'`);
+  await terminal.shows(/^started$/m);
+  terminal.key('C-z');
+  await terminal.shows(/\^Z/);
+  // A waiter that waits for three leases does not get it.
+  assert.equal(await locks.acquire('job', { wait: 1_500 }).catch(() => null), null);
+  assert.equal(await locks.forceRelease('job'), true);
+  await terminal.shows(/holdfast: lock "job" is not held any more/);
+});
