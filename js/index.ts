@@ -53,12 +53,12 @@ export type {
   RequestOptions,
   TryAcquireOptions,
 } from './lock/options.js';
+export type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from './lock/query.js';
 export type {
   LockManagerEvents,
   LockWarning,
   LockWarningCode,
 } from './manager/events.js';
 export { LockManager } from './manager/manager.js';
-export type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from './manager/query.js';
 export type { HandOffCount, LockStats, ServerAbilities } from './manager/stats.js';
 export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './once/options.js';

@@ -29,7 +29,7 @@ const INTERNALS = 'internals';
  * tenth of its instructions.
  */
 const CORE =
-  /[\\/]js[\\/](?:(?:connect|lead|lock|manager|native|once|request)[\\/]|base[\\/](?:names|tokens)\.ts$)/;
+  /[\\/]js[\\/](?:(?:acquire|connect|lead|lock|manager|native|once|request)[\\/]|base[\\/](?:names|tokens)\.ts$)/;
 
 /** What lies beside `dist`, and all packages. */
 const OUTSIDE = [/native\/binding\.js$/, /package\.json$/, /^@?[a-z]/];
@@ -40,6 +40,7 @@ const commonJs = {
   ...TO_DIST,
   input: sources([...ENTRIES, CLI, INTERNALS], 'ts'),
   external: OUTSIDE,
+  preserveEntrySignatures: 'allow-extension',
   transform: { define: { PAGE_FILES: JSON.stringify(await pageFiles()) } },
   // The entry `redlock` has a default export beside named ones, as redlock 5 has.
   checks: { mixedExports: false },

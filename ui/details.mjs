@@ -202,7 +202,7 @@ function summary(lock) {
   if (lock === undefined) return 'It is held by nobody, and nobody waits for it.';
   const { waiters, changes } = lock;
   const queue = waiters.length === 0 ? 'Nobody waits.' : `${waiters.length} waiting.`;
-  return `${describe(lock)} ${queue} New owners seen: ${changes}.`;
+  return `${describe(lock)} ${queue} New holders seen: ${changes}.`;
 }
 
 /** The lock that an address names; null if it names none. */

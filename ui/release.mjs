@@ -18,7 +18,7 @@ export class Release {
 
   /** Asks whether to release a lock as it is now. */
   ask(lock) {
-    this.#asked = { name: lock.name, owners: lock.owners };
+    this.#asked = { name: lock.name, holdersId: lock.holdersId };
     const [title, text] = lock.holders[0]?.state === 'done' ? aboutSlot(lock) : aboutLock(lock);
     at('#confirm-title').textContent = title;
     at('#confirm-text').textContent = text;

@@ -1,5 +1,6 @@
 /** The options of `connect`, and their checks. */
 
+import type { LockDefaults } from '../acquire/check-options.js';
 import {
   checkBoolean,
   checkObject,
@@ -17,10 +18,9 @@ import {
   checkLinger,
   checkWait,
   LOCK_TIMES,
-  type LockDefaults,
   TTL_MS_MAX,
   TTL_MS_MIN,
-} from '../lock/options.js';
+} from '../lock/times.js';
 import { type CredentialsSource, checkLoginParts, type LoginText } from './credentials.js';
 import { checkTls, type TlsOptions } from './tls.js';
 

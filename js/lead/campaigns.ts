@@ -1,6 +1,8 @@
 /** The names for which a manager campaigns, and those that it leads. */
 
-import type { LeadState } from './options.js';
+import { callListeners } from '../native/calls.js';
+import type { LeadState, Term, TermEnd } from './options.js';
+import type { TermListener } from './term.js';
 
 /** How many callers of a manager campaign for one name, wait for it, and lead. */
 interface Counts {
@@ -16,9 +18,23 @@ export interface Campaign {
   end(): void;
 }
 
+/** Gets the events of a manager's terms. */
+interface Emitter {
+  emit(event: 'elected', term: Term): boolean;
+  emit(event: 'stepDown', term: Term, end: TermEnd): boolean;
+}
+
 /** @internal */
-export class Campaigns {
+export class Campaigns implements TermListener {
+  /** Aborted when the manager begins to close. */
+  readonly closing: AbortSignal;
+  readonly #emitter: Emitter;
   readonly #byName = new Map<string, Counts>();
+
+  constructor(closing: AbortSignal, emitter: Emitter) {
+    this.closing = closing;
+    this.#emitter = emitter;
+  }
 
   /** A campaign begins. */
   begin(name: string): Campaign {
@@ -41,8 +57,17 @@ export class Campaigns {
     };
   }
 
-  /** A term has begun, or has ended. */
-  count(name: string, change: 1 | -1): void {
+  elected(term: Term): void {
+    this.#count(term.name, 1);
+    callListeners(() => this.#emitter.emit('elected', term));
+  }
+
+  steppedDown(term: Term, end: TermEnd): void {
+    this.#count(term.name, -1);
+    callListeners(() => this.#emitter.emit('stepDown', term, end));
+  }
+
+  #count(name: string, change: 1 | -1): void {
     const counts = this.#byName.get(name);
     if (counts !== undefined) counts.leading += change;
   }

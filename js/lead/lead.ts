@@ -1,19 +1,15 @@
 /** Leader election: campaigns for a lock, runs the callback for each term, and campaigns again. */
 
+import type { Taker } from '../acquire/taker.js';
 import { onAbort } from '../base/abort.js';
 import { LockLostError, StaleFenceError } from '../base/errors.js';
+import { leaderLockOf } from '../base/names.js';
 import type { SharedHandle } from '../lock/lock.js';
+import type { NestedCall } from '../request/nested-call.js';
 import { runUnder } from '../request/request.js';
+import type { Campaigns } from './campaigns.js';
 import type { LeadRequest, Term } from './options.js';
-import { LeaderTerm, type TermListener } from './term.js';
-
-/** The part of a manager that a campaign uses. @internal */
-export interface LeadManager extends TermListener {
-  /** Aborted when the manager is closed. */
-  readonly closing: AbortSignal;
-  /** Waits for the lock of the leader. */
-  take(): Promise<SharedHandle>;
-}
+import { LeaderTerm } from './term.js';
 
 /**
  * The pause after a term that was shorter than its lease, or that never began since the server refused. Each is twice as
@@ -25,15 +21,37 @@ const PAUSE_MS_MAX = 10_000;
 /** Those of the process: a test may replace them. */
 const { clearTimeout, setTimeout } = globalThis;
 
-/** See `LockManager.lead`. `owner` stands for the manager. @internal */
+/** See `LockManager.lead`. `nested`: the call is made under a request that holds the lock of the leader. @internal */
 export async function lead(
-  owner: object,
-  manager: LeadManager,
+  taker: Taker,
+  campaigns: Campaigns,
   name: string,
-  { request, onError }: LeadRequest,
+  options: LeadRequest,
   callback: (term: Term) => unknown,
+  nested: NestedCall | undefined,
 ): Promise<void> {
-  const { closing } = manager;
+  const campaign = campaigns.begin(name);
+  const elect = async () => {
+    const taken = taker.take(leaderLockOf(name), options.request, nested);
+    // It answers no `null` to a request that waits.
+    const lock = (await campaign.whileWaiting(taken)) as SharedHandle;
+    return new LeaderTerm(name, lock, campaigns);
+  };
+  const run = (term: LeaderTerm) => serve(taker, term, options.request.signal, callback);
+  try {
+    await repeat(elect, run, options, campaigns.closing);
+  } finally {
+    campaign.end();
+  }
+}
+
+/** Campaigns and serves, until the caller's signal is aborted or the manager closes. */
+async function repeat(
+  elect: () => Promise<LeaderTerm>,
+  run: (term: LeaderTerm) => Promise<void>,
+  { request, onError }: LeadRequest,
+  closing: AbortSignal,
+): Promise<void> {
   const { signal: stop, ttl } = request;
   const wasOpen = !closing.aborted;
   const isOver = () => stop?.aborted === true || closing.aborted;
@@ -41,9 +59,8 @@ export async function lead(
   while (stop?.aborted !== true) {
     let term: LeaderTerm | undefined;
     try {
-      const lock = await manager.take();
-      term = new LeaderTerm(name, lock, manager);
-      await serve(owner, term, stop, callback);
+      term = await elect();
+      await run(term);
     } catch (error) {
       if (term === undefined && wasOpen && isOver()) return;
       if (onError === undefined || !wasOpen) throw error;
@@ -64,7 +81,7 @@ function nextPause(last: number): number {
  * Rejects with its error, unless the callback only broke off because its term was over.
  */
 async function serve(
-  owner: object,
+  taker: Taker,
   term: LeaderTerm,
   stop: AbortSignal | undefined,
   callback: (term: Term) => unknown,
@@ -80,7 +97,7 @@ async function serve(
   };
   term.begin(stop);
   try {
-    await runUnder(owner, [term.lock], run);
+    await runUnder(taker, [term.lock], run);
     term.end(term.signal.aborted ? 'resigned' : 'returned');
   } catch (error) {
     const isLoss = error instanceof LockLostError && error.lock === term.lock.name;

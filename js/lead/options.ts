@@ -1,14 +1,11 @@
 /** The options of `lead`, what it gives its callback, and what others see of a leader. */
 
+import { fillWaiting, type LockDefaults } from '../acquire/check-options.js';
 import { checkFunction, checkObject } from '../base/checks.js';
 import type { Lock } from '../lock/lock.js';
-import {
-  type AcquireOptions,
-  type AcquireRequest,
-  fillWaiting,
-  LOCK_TIMES,
-  type LockDefaults,
-} from '../lock/options.js';
+import type { AcquireOptions } from '../lock/options.js';
+import type { AcquireRequest } from '../lock/request.js';
+import { LOCK_TIMES } from '../lock/times.js';
 
 /**
  * Options of `lead`.

@@ -24,10 +24,10 @@ import {
 import { isTraced, traced, tracing } from './diagnostics.js';
 import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
 import { NestedLock } from './nested-lock.js';
-import { readTtl } from './options.js';
 import { originOf, setOrigin } from './origins.js';
 import { type ErrorContext, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
+import { readTtl } from './times.js';
 
 /** The state that all locks of a manager share. @internal */
 export interface ManagerContext {

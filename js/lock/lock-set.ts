@@ -1,7 +1,6 @@
 /** Several locks that are acquired and released as one. */
 
 import { noticing } from '../base/abort.js';
-import { LockLostError } from '../base/errors.js';
 import type { Duration } from '../base/time.js';
 import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
 
@@ -215,56 +214,4 @@ export async function all<T>(
     if (each.status === 'rejected') throw each.reason;
     return each.value;
   });
-}
-
-/** Takes one lock within `wait` ms, or answers `null` if it is held and `wait` is `WAIT_NEVER`. */
-type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
-
-/**
- * Takes all of `names`, one by one in the order of their bytes, so that two callers never wait for each
- * other; within `wait` ms in sum, of which `waited()` are over. If one fails, those that were taken are released.
- *
- * @internal
- */
-export async function takeAll(
-  names: readonly string[],
-  waited: () => number,
-  wait: number,
-  take: Take,
-): Promise<LockSet | null> {
-  const taken = new Map<string, SharedHandle>();
-  const releaseTaken = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
-  try {
-    for (const name of inOrder(names)) {
-      const left = wait > 0 ? Math.max(0, Math.ceil(wait - waited())) : wait;
-      const lock = await take(name, left);
-      if (lock === null) {
-        await releaseTaken();
-        return null;
-      }
-      taken.set(name, lock);
-    }
-    for (const lock of taken.values()) assertStillHeld(lock);
-  } catch (error) {
-    await releaseTaken();
-    throw error;
-  }
-  return new LockSet(names.map((name) => taken.get(name) as SharedHandle));
-}
-
-/** Without renewal the first leases may have ended while the caller waited for the last lock. */
-function assertStillHeld(lock: SharedHandle): void {
-  try {
-    lock.assertHeld();
-  } catch (error) {
-    const { message, reason } = error as LockLostError;
-    const text = `${message}; this happened while the caller waited for other locks of its set: choose a longer ttl, or do not pass renew: false`;
-    throw new LockLostError(text, lock.name, reason);
-  }
-}
-
-/** Sorts names by their UTF-8 bytes: the order of all processes. All keys begin with the same prefix. */
-function inOrder(names: readonly string[]): string[] {
-  const named = names.map((name) => ({ name, bytes: Buffer.from(name) }));
-  return named.sort((a, b) => Buffer.compare(a.bytes, b.bytes)).map(({ name }) => name);
 }

@@ -14,7 +14,7 @@ import { printable } from '../base/printable.js';
 import { human } from '../base/time.js';
 import { askedAt, clientOf, labelOf, numberOf } from '../base/tokens.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
-import type { SetCall } from './options.js';
+import type { SetCall } from './request.js';
 
 /** The names that every error of a manager can use. */
 export interface ErrorContext {

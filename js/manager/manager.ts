@@ -1,37 +1,5 @@
 import { EventEmitter } from 'node:events';
-import { onAbort } from '../base/abort.js';
-import { checkWhole, show } from '../base/checks.js';
-import { argumentError, LockConnectionError, LockError, LockLostError } from '../base/errors.js';
 import {
-  checkJob,
-  checkKey,
-  checkName,
-  checkNames,
-  checkSlot,
-  leaderLockOf,
-  markOf,
-} from '../base/names.js';
-import { ownerIn } from '../base/owners.js';
-import { type Duration, milliseconds } from '../base/time.js';
-import { isForeign, shareOf } from '../base/tokens.js';
-import { Campaigns } from '../lead/campaigns.js';
-import { lead } from '../lead/lead.js';
-import {
-  checkLeadOptions,
-  type Leader,
-  type LeadOptions,
-  type Term,
-  type TermEnd,
-} from '../lead/options.js';
-import { Acquisition } from '../lock/acquisition.js';
-import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
-import { type Grant, HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
-import type { Lock, LockJson, SharedHandle } from '../lock/lock.js';
-import { type LockFor, LockSet, takeAll } from '../lock/lock-set.js';
-import {
-  type AcquireOptions,
-  type AcquireRequest,
-  type AdoptOptions,
   checkAcquireOptions,
   checkAdoptOptions,
   checkForceReleaseOptions,
@@ -40,40 +8,41 @@ import {
   checkReleaseOptions,
   checkRequestOptions,
   checkTryAcquireOptions,
-  checkTtl,
-  type ForceReleaseOptions,
-  type HoldOptions,
   type LockDefaults,
-  type QueryOptions,
-  type ReleaseOptions,
-  type RequestOptions,
-  type TryAcquireOptions,
-} from '../lock/options.js';
-import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
-import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
-import { refuseOnQuorum } from '../lock/quorum.js';
-import { callListeners } from '../native/calls.js';
-import { NativeChannel } from '../native/channel.js';
+} from '../acquire/check-options.js';
+import { adoptOfOwner, releaseOfOwner } from '../acquire/owned.js';
+import { adoptedShare, Taker } from '../acquire/taker.js';
+import { checkWhole } from '../base/checks.js';
 import {
-  acquireAllOperation,
-  adoptOperation,
-  CLOSED,
-  forceReleaseOperation,
-  isGrant,
-  NoticeCode,
-  type Operation,
-  type Outcome,
-  OutcomeCode,
-  readGrant,
-  readGrants,
-  readTimeout,
-  releaseOperation,
-  SHARE_EXCLUSIVE,
-  SHARE_UNLIMITED,
-  stopRenewingOperation,
-  WAIT_NEVER,
-  WAIT_STEAL,
-} from '../native/records.js';
+  argumentError,
+  LockConnectionError,
+  LockError,
+  type LockLostError,
+} from '../base/errors.js';
+import { checkJob, checkName, leaderLockOf, markOf } from '../base/names.js';
+import { type Duration, milliseconds } from '../base/time.js';
+import { Campaigns } from '../lead/campaigns.js';
+import { lead } from '../lead/lead.js';
+import { checkLeadOptions, type Leader, type LeadOptions, type Term } from '../lead/options.js';
+import { tracing } from '../lock/diagnostics.js';
+import { HeldLock } from '../lock/held-lock.js';
+import type { Lock, LockJson } from '../lock/lock.js';
+import { type LockFor, LockSet } from '../lock/lock-set.js';
+import type {
+  AcquireOptions,
+  AdoptOptions,
+  ForceReleaseOptions,
+  QueryOptions,
+  ReleaseOptions,
+  RequestOptions,
+  TryAcquireOptions,
+} from '../lock/options.js';
+import { originOf, withOrigin } from '../lock/origins.js';
+import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
+import { gather, type LockSnapshot } from '../lock/query.js';
+import { refuseOnQuorum } from '../lock/quorum.js';
+import { NativeChannel } from '../native/channel.js';
+import { CLOSED, NoticeCode } from '../native/records.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
 import { runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
@@ -85,7 +54,6 @@ import {
   type LockWarningCode,
   onListenerChange,
 } from './events.js';
-import { gather, type HeldLockInfo, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 import {
   abandonedWarning,
@@ -120,16 +88,12 @@ const { setImmediate } = globalThis;
 export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
   readonly #channel: NativeChannel;
   readonly #errors: ErrorContext;
-  readonly #defaults: LockDefaults;
-  /** Shared with its locks. */
-  readonly #shared: ManagerContext;
-  /** The request of an acquire without options. */
-  readonly #defaultRequest: AcquireRequest;
+  readonly #taker: Taker;
   /** The subjects of the warnings that were emitted. */
   readonly #warned = new Set<string>();
-  readonly #campaigns = new Campaigns();
   /** Aborted when the manager begins to close. */
   readonly #ending = new AbortController();
+  readonly #campaigns = new Campaigns(this.#ending.signal, this);
   /** How many warnings of each code there were. */
   readonly #warnings = new Map<LockWarningCode, number>();
   /** How many connections are broken. */
@@ -153,15 +117,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     super();
     this.#channel = channel;
     this.#errors = { ...errors, heldFor: (tokenId) => channel.heldFor(tokenId) };
-    this.#defaults = defaults;
-    this.#shared = {
+    const context = {
       channel,
       errors: this.#errors,
       onLost: this.#onLost,
       onAbandoned: this.#onAbandoned,
       onUnreleased: this.#onUnreleased,
     };
-    this.#defaultRequest = checkAcquireOptions(undefined, defaults);
+    this.#taker = new Taker(context, defaults, this.#onNested);
   }
 
   /** The manager of a channel that is open. @internal */
@@ -216,16 +179,17 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet> {
     // No async function, which would cost half as much again as the promise that it returns.
     try {
-      this.#check(name);
+      const taker = this.#taker;
+      taker.checkNames(name);
       const given =
-        options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
-      this.#refuse(given, name);
+        options === undefined ? taker.defaultRequest : checkAcquireOptions(options, taker.defaults);
+      taker.checkRequest(given, name);
       const request = withOrigin(given, this.acquire);
-      const nested = NestedCall.of(this, name, request, this.acquire);
+      const nested = NestedCall.of(taker, name, request, this.acquire);
       // Neither answers `null` to a request that waits.
       return typeof name === 'string'
-        ? (this.#take(name, request, nested) as Promise<Lock>)
-        : (this.#takeAll(name, request, nested) as Promise<LockSet>);
+        ? (taker.take(name, request, nested) as Promise<Lock>)
+        : (taker.takeAll(name, request, nested) as Promise<LockSet>);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -253,11 +217,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     name: string | readonly string[],
     options?: TryAcquireOptions,
   ): Promise<Lock | LockSet | null> {
-    this.#check(name);
-    const given = checkTryAcquireOptions(options, this.#defaults);
-    this.#refuse(given, name);
+    const taker = this.#taker;
+    taker.checkNames(name);
+    const given = checkTryAcquireOptions(options, taker.defaults);
+    taker.checkRequest(given, name);
     const request = withOrigin(given, this.tryAcquire);
-    return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
+    return typeof name === 'string' ? taker.take(name, request) : taker.takeAll(name, request);
   }
 
   /**
@@ -290,22 +255,23 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     callback: (lock: LockFor<N> | (true extends If ? null : never)) => T,
   ): Promise<Awaited<T>>;
   async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
-    this.#check(name);
+    const taker = this.#taker;
+    taker.checkNames(name);
     const short = rest[1] === undefined && typeof rest[0] === 'function';
     const [options, callback] = short ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
-    const isShared = NestedCall.sharesAll(this, names, options);
-    const given = checkRequestOptions(names, options, this.#defaults, isShared);
-    this.#refuse(given, name);
+    const isShared = NestedCall.sharesAll(taker, names, options);
+    const given = checkRequestOptions(names, options, taker.defaults, isShared);
+    taker.checkRequest(given, name);
     const request = withOrigin(given, this.request);
-    const nested = NestedCall.of(this, name, request, this.request);
+    const nested = NestedCall.of(taker, name, request, this.request);
     const taken = await (typeof name === 'string'
-      ? this.#take(name, request, nested)
-      : this.#takeAll(name, request, nested));
+      ? taker.take(name, request, nested)
+      : taker.takeAll(name, request, nested));
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
-    return runUnder(this, locks, () => callback(taken));
+    return runUnder(taker, locks, () => callback(taken));
   }
 
   /**
@@ -339,34 +305,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     options: OnceOptions,
     body: (lock: Lock, slot: string, missed: readonly string[]) => T,
   ): Promise<OnceResult<Awaited<T>>> {
-    this.#check(key);
+    const taker = this.#taker;
+    taker.checkNames(key);
     checkJob(key);
-    const given = checkOnceOptions(options, this.#defaults);
+    const given = checkOnceOptions(options, taker.defaults);
     const request = withOrigin(given.request, this.runOnce);
-    const once = { ...given, request };
-    const nested = NestedCall.of(this, key, request, this.runOnce);
-    this.#check(markOf(key, once.slots.mark));
+    const nested = NestedCall.of(taker, key, request, this.runOnce);
+    taker.checkNames(markOf(key, given.slots.mark));
     checkCallback(body);
     refuseOnQuorum(this.#errors, 'runOnce');
-    const manager = {
-      server: this.#errors.server,
-      now: () => this.now(),
-      serverTime: (name: string) => this.#channel.serverTime(name),
-      // It is not reentrant, so the lock is one of its own.
-      take: (name: string, request: AcquireRequest) =>
-        this.#take(name, request, nested) as Promise<HeldLock | null>,
-      takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
-      replace: (
-        owner: Pick<LockJson, 'name' | 'token'>,
-        value: string,
-        terms: { ttl: number; leaveToExpire: boolean },
-      ) =>
-        this.adoptAs({ ...owner, mode: 'exclusive' }, value, {
-          ...terms,
-          renew: false,
-        }) as Promise<HeldLock>,
-    };
-    return runOnce<T>(this, manager, key, once, body);
+    return runOnce<T>(taker, key, { ...given, request }, body, nested);
   }
 
   /** Leads with the default options, as described below. */
@@ -407,23 +355,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   async lead(name: string, ...rest: unknown[]): Promise<void> {
     const [options, callback] = rest.length < 2 ? [undefined, rest[0]] : rest;
     const lock = this.#leaderLockOf(name);
-    const { request, onError } = checkLeadOptions(options, this.#defaults);
+    const { request, onError } = checkLeadOptions(options, this.#taker.defaults);
     checkCallback(callback);
-    const traced = withOrigin(request, this.lead);
-    const nested = NestedCall.of(this, lock, traced, this.lead);
-    const state = this.#campaigns.begin(name);
-    const manager = {
-      closing: this.#ending.signal,
-      // It answers no `null` to a request that waits.
-      take: () => state.whileWaiting(this.#take(lock, traced, nested) as Promise<SharedHandle>),
-      elected: this.#onElected,
-      steppedDown: this.#onSteppedDown,
-    };
-    try {
-      await lead(this, manager, name, { request: traced, onError }, callback);
-    } finally {
-      state.end();
-    }
+    const given = { request: withOrigin(request, this.lead), onError };
+    const nested = NestedCall.of(this.#taker, lock, given.request, this.lead);
+    await lead(this.#taker, this.#campaigns, name, given, callback, nested);
   }
 
   /**
@@ -440,7 +376,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async leader(name: string): Promise<Leader | null> {
-    const [holder] = await this.#holdersOf(this.#leaderLockOf(name));
+    const [holder] = await this.#taker.holdersOf(this.#leaderLockOf(name));
     if (holder === undefined) return null;
     const { clientId, label, ttl } = holder;
     return { name, clientId, label, ttl };
@@ -453,11 +389,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       const { name, permits, limit } = holder;
       return [{ name, permits, limit }];
     });
-  }
-
-  /** The holders of a lock without other code. */
-  async #holdersOf(name: string): Promise<HeldLockInfo[]> {
-    return (await this.query({ name })).held.filter(({ state }) => state !== 'foreign');
   }
 
   /**
@@ -490,39 +421,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     options?: AdoptOptions,
   ): Promise<Lock> {
     const { name, token, share, owner } = checkLockJson(lock);
-    this.#check(name);
-    const request = withOrigin(checkAdoptOptions(options, this.#defaults, owner), this.adopt);
+    const taker = this.#taker;
+    taker.checkNames(name);
+    const request = withOrigin(checkAdoptOptions(options, taker.defaults, owner), this.adopt);
     refuseOnQuorum(this.#errors, 'adopt');
-    if (token === undefined) return this.#adoptOfOwner(name, owner as string, request);
-    const adopted = { ...request, ...adoptedShare(share, token) };
-    const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
-    if (outcome.code !== OutcomeCode.Lost) {
-      return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
+    if (token !== undefined) {
+      const adopted = await taker.adopt(name, token, { ...request, ...adoptedShare(share, token) });
+      if (adopted !== undefined) return adopted;
     }
-    if (owner === undefined) throw this.#notHeld(name);
-    return this.#adoptOfOwner(name, owner, request);
-  }
-
-  /** Adopts the lock of an owner from the token that it has now. */
-  async #adoptOfOwner(name: string, owner: string, request: AcquireRequest): Promise<HeldLock> {
-    let before: string | undefined;
-    for (;;) {
-      const token = await this.#tokenOf(name, owner);
-      // The owner may get it anew between two steps, but never under the same token.
-      if (token === undefined || token === before) {
-        throw this.#notHeld(name, 'adopt', `the owner ${show(owner)}`);
-      }
-      const outcome = await this.#channel.submit(adoptOperation(name, token, request));
-      if (outcome.code !== OutcomeCode.Lost) {
-        return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
-      }
-      before = token;
-    }
-  }
-
-  /** The token under which an owner has a lock; undefined if it does not have it. */
-  async #tokenOf(name: string, owner: string): Promise<string | undefined> {
-    return (await this.#holdersOf(name)).find((holder) => holder.owner === owner)?.token;
+    if (owner === undefined) throw taker.notHeld(name);
+    return adoptOfOwner(taker, name, owner, request);
   }
 
   /**
@@ -534,24 +442,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @param value - A token that no manager makes, and that is never used again.
    * @internal
    */
-  async adoptAs(
-    { name, token, mode }: Pick<LockJson, 'name' | 'token' | 'mode'>,
-    value: string,
-    {
-      ttl,
-      renew,
-      leaveToExpire = false,
-    }: Pick<HoldOptions, 'ttl' | 'renew'> & { readonly leaveToExpire?: boolean },
-  ): Promise<HeldLock> {
-    this.#check(name);
-    checkTtl(ttl);
-    const label = `${VALUE}${value}`;
-    const share = adoptedShare(mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE, token);
-    const held = { ttl, renew, leaveToExpire, label, ...share, maxHold: Number.POSITIVE_INFINITY };
-    const request = { ...this.#defaultRequest, ...held };
-    const outcome = await this.#channel.submit(adoptOperation(name, token, request));
-    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
-    return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
+  adoptAs(...args: Parameters<Taker['adoptAs']>): Promise<HeldLock> {
+    return this.#taker.adoptAs(...args);
   }
 
   /**
@@ -571,27 +463,17 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    */
   async release(name: string, options: ReleaseOptions): Promise<boolean> {
     checkName(name);
-    this.#check(name);
+    this.#taker.checkNames(name);
     const owner = checkReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'owner');
-    for (const holder of this.#channel.holders()) {
-      const isMeant = holder instanceof HeldLock && holder.name === name && holder.owner === owner;
-      if (isMeant && (await holder.release())) return true;
-    }
-    let before: string | undefined;
-    for (;;) {
-      const token = await this.#tokenOf(name, owner);
-      if (token === undefined || token === before) return false;
-      if (await this.#force(name, false, [token])) return true;
-      before = token;
-    }
+    return releaseOfOwner(this.#taker, name, owner);
   }
 
   /**
    * Releases the lock `name` in place of its holder, and grants it to the next waiter. A tool for operators: the
    * holder gets the event `lost`, with the reason `stolen`, but nothing stops the work that it has begun.
    *
-   * @returns `true` if it was held, by `owner` if that is given.
+   * @returns `true` if it was held, under `token` if that is given.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -599,38 +481,22 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * await locks.forceRelease('report', { foreign: true })   // also if other code holds it
    *
    * const [holder] = (await locks.query({ name: 'import' })).held
-   * if (holder !== undefined) await locks.forceRelease('import', { owner: holder.token })   // no later one
+   * if (holder !== undefined) await locks.forceRelease('import', { token: holder.token })   // no later one
    * ```
    */
   async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
-    this.#check(name);
-    const { foreign, owners } = checkForceReleaseOptions(options);
+    this.#taker.checkNames(name);
+    const { foreign, tokens } = checkForceReleaseOptions(name, options);
     refuseOnQuorum(this.#errors, 'forceRelease');
-    return this.#force(name, foreign, await this.#tokensOf(name, owners));
-  }
-
-  /** The tokens of `owners`, some of which may be names that callers have given owners. */
-  async #tokensOf(name: string, owners: readonly string[]): Promise<readonly string[]> {
-    if (owners.every((owner) => !isForeign(owner))) return owners;
-    const holders = await this.#holdersOf(name);
-    const named = holders.filter(({ owner }) => owner !== null && owners.includes(owner));
-    return [...owners, ...named.map(({ token }) => token)];
-  }
-
-  async #force(name: string, foreign: boolean, owners: readonly string[]): Promise<boolean> {
-    const operation = forceReleaseOperation(name, foreign, owners);
-    const outcome = await this.#channel.submit(operation);
-    if (outcome.code === OutcomeCode.Lost) return false;
-    if (outcome.code === OutcomeCode.Done) return true;
-    throw toError(outcome, this.#errors, 'release', name);
+    return this.#taker.force(name, foreign, tokens);
   }
 
   /**
-   * Lists the holders and waiters of all locks on the server, ordered by name, and with `name` also other code that holds that
-   * lock (`state: 'foreign'`), after all that this manager has asked
-   * for before. It reads page by page and blocks no client, so it is no snapshot of one moment; and it scans every key
-   * of the database, so `queryPages` is better on a large one.
+   * Lists the holders and waiters of all locks on the server, ordered by name. With `name` it also lists other code that
+   * holds that lock (`state: 'foreign'`). It asks after all that this manager has asked for before. It reads page by page and
+   * blocks no client, so it is no snapshot of one moment; and it scans every key of the database, so `queryPages` is better on
+   * a large one.
    *
    * @throws as `acquire` does, but never `LockTimeoutError`; `LockServerError` with `NOPERM` also if a page has
    * locks, and the user may read none of them. If the user may read some, the others are left out.
@@ -656,9 +522,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @throws as `query` does.
    */
   async *queryPages(options?: QueryOptions): AsyncGenerator<LockSnapshot, void, undefined> {
-    const checked = checkQueryOptions(options);
-    refuseOnQuorum(this.#errors, 'query');
-    yield* readPages(this.#channel, this.#errors, this.#defaults.prefix, checked);
+    yield* this.#taker.pages(checkQueryOptions(options));
   }
 
   /**
@@ -776,208 +640,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (isUnknownEvent(event)) this.warn(eventWarning(event));
   }
 
-  #check(name: string | readonly string[]): void {
-    if (Array.isArray(name)) {
-      checkNames(name);
-      for (const each of name) this.#checkKey(each);
-    } else {
-      checkName(name);
-      this.#checkKey(name as string);
-    }
-  }
-
   /** The name of the lock for which a leader campaigns, checked. */
   #leaderLockOf(name: unknown): string {
     checkName(name);
     const lock = leaderLockOf(name);
-    this.#check(lock);
-    return lock;
-  }
-
-  #checkKey(name: string): void {
-    const { prefix } = this.#defaults;
-    checkKey(prefix, name);
-    if (this.#errors.sharded) checkSlot(prefix + name);
-  }
-
-  /** Refuses what the target does not support. */
-  #refuse({ share, wait, owner }: AcquireRequest, name: string | readonly string[]): void {
-    if (owner !== undefined && typeof name !== 'string') {
-      const message = 'owner is for one name: acquire the locks of an owner one by one';
-      throw argumentError('ERR_INVALID_ARG_VALUE', message);
-    }
-    if (owner !== undefined) refuseOnQuorum(this.#errors, 'owner');
-    if (share > 0) refuseOnQuorum(this.#errors, 'limit');
-    if (share !== SHARE_EXCLUSIVE) refuseOnQuorum(this.#errors, 'shared');
-    if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
-  }
-
-  /** Takes all of `given`, or none. */
-  #takeAll(
-    given: readonly string[],
-    request: AcquireRequest,
-    nested?: NestedCall,
-  ): Promise<LockSet | null> {
-    // A copy: the caller may change its array meanwhile.
-    const names = [...given];
-    const take = () => this.#takeEach(names, request, nested);
-    // A call that shares all its locks with a request around it acquires none.
-    if (
-      request.reentrant &&
-      nested !== undefined &&
-      names.every((name) => nested.shareable(name))
-    ) {
-      return take();
-    }
-    const subject = { name: names.join(', '), errors: this.#errors };
-    return tracedAcquire(subject, request.signal, take);
-  }
-
-  async #takeEach(
-    names: readonly string[],
-    request: AcquireRequest,
-    nested: NestedCall | undefined,
-  ): Promise<LockSet | null> {
-    const { share, wait } = request;
-    const begun = this.now();
-    const waited = () => this.now() - begun;
-    if (nested === undefined && share === SHARE_EXCLUSIVE && wait !== WAIT_STEAL) {
-      const locks = await this.#takeTogether(names, waited, request);
-      if (locks !== undefined) return locks;
-    }
-    return takeAll(names, waited, wait, (name, left) => {
-      const each = { ...request, wait: left, set: { waited, size: names.length } };
-      return this.#takeOrShare(name, each, nested, () => this.#takeUntraced(name, each));
-    });
-  }
-
-  /**
-   * Takes all of `names` by one call, if all are free. Answers `null` if they are not and `request` says not to
-   * wait, `undefined` if they are to be taken one by one. `waited`: for how long the caller has waited.
-   */
-  async #takeTogether(
-    names: readonly string[],
-    waited: () => number,
-    request: AcquireRequest,
-  ): Promise<LockSet | null | undefined> {
-    const { wait, label, signal, leaveToExpire, awaitRelease } = request;
-    const terms = { label, mode: 'exclusive', terms: '', leaveToExpire, awaitRelease } as const;
-    const outcome = await this.#untilAborted(acquireAllOperation(names, request), signal);
-    const { code } = outcome;
-    if (code !== OutcomeCode.AcquiredAll) {
-      signal?.throwIfAborted();
-      // A server that gave no answer during the whole wait would give none about the first lock either.
-      const isOver = code === OutcomeCode.Connection && waited() >= wait;
-      // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
-      if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;
-      if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;
-      throw toError(outcome, this.#errors, 'acquire', names.join('", "'));
-    }
-    const { leases, fences } = readGrants(outcome, names.length);
-    if (fences === undefined) {
-      await Promise.all(
-        leases.map((lease) => this.#channel.submit(releaseOperation(lease, false))),
-      );
-      const failed = { ...outcome, code: OutcomeCode.Internal };
-      throw toError(failed, this.#errors, 'acquire', names.join('", "'));
-    }
-    const locks = names.map((name, i) => {
-      const [lease, fence] = [leases[i] as number, fences[i] as number];
-      return this.#hold({ name, lease, fence, ...terms }, request);
-    });
-    const set = new LockSet(locks);
-    if (signal?.aborted) {
-      await set.release();
-      throw signal.reason;
-    }
-    return set;
-  }
-
-  /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
-  #take(name: string, request: AcquireRequest, nested?: NestedCall): Promise<SharedHandle | null> {
-    return this.#takeOrShare(name, request, nested, () => this.#takeFromServer(name, request));
-  }
-
-  /** Shares the lock of a request around the call if `request` may, or else has `take` take it. */
-  #takeOrShare(
-    name: string,
-    { reentrant, wait }: AcquireRequest,
-    nested: NestedCall | undefined,
-    take: () => Promise<SharedHandle | null>,
-  ): Promise<SharedHandle | null> {
-    if (nested === undefined) return take();
-    const around = reentrant ? nested.shareable(name) : undefined;
-    if (around !== undefined) return Promise.resolve(around.enter());
-    const taken = take();
-    if (wait < 0) return taken;
-    const warn = (advice: string, calls: string) => this.warn(nestedWarning(name, advice, calls));
-    return nested.watch(name, taken, warn);
-  }
-
-  #takeFromServer(name: string, request: AcquireRequest): Promise<HeldLock | null> {
-    if (!isTraced(tracing.acquire)) return this.#takeUntraced(name, request);
-    const take = () => this.#takeUntraced(name, request);
-    return tracedAcquire({ name, errors: this.#errors }, request.signal, take);
-  }
-
-  #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
-    const acquisition = new Acquisition(this.#shared, name, request);
-    const { signal } = request;
-    return signal === undefined
-      ? this.#channel.run(acquisition)
-      : this.#unlessAborted(acquisition, signal).then((outcome) => acquisition.read(outcome));
-  }
-
-  /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
-  async #takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
-    const { signal } = request;
-    let holder = '';
-    const take = async () => {
-      // Only the answer to a request that waits names the holder.
-      const acquisition = new Acquisition(this.#shared, name, { ...request, wait: 0 });
-      const outcome = await (signal === undefined
-        ? this.#channel.submit(acquisition)
-        : this.#unlessAborted(acquisition, signal));
-      if (outcome.code !== OutcomeCode.TimedOut) return acquisition.lock(outcome);
-      holder = readTimeout(outcome).holder;
-      return null;
-    };
-    return (await tracedAcquire({ name, errors: this.#errors }, signal, take)) ?? holder;
-  }
-
-  /** Rejects if `signal` is aborted before the grant arrives, and releases what is granted all the same. */
-  async #unlessAborted(operation: Operation, signal: AbortSignal): Promise<Outcome> {
-    const outcome = await this.#untilAborted(operation, signal);
-    if (!signal.aborted) return outcome;
-    if (isGrant(outcome)) {
-      const { lease, label = '' } = readGrant(outcome);
-      // What was taken over from an owner stays the owner's.
-      const isOwned = ownerIn(label) !== null;
-      const end = isOwned ? stopRenewingOperation(lease) : releaseOperation(lease, false);
-      await this.#channel.submit(end);
-    }
-    throw signal.reason;
-  }
-
-  /** Starts an operation, and ends it early when `signal` is aborted. */
-  async #untilAborted(operation: Operation, signal: AbortSignal | undefined): Promise<Outcome> {
-    signal?.throwIfAborted();
-    const pending = this.#channel.begin(operation);
-    if (signal === undefined) return pending.outcome;
-    const forget = onAbort(signal, () => this.#channel.cancel(pending));
-    const outcome = await pending.outcome;
-    forget();
-    return outcome;
-  }
-
-  #notHeld(name: string, action = 'adopt', who = 'the token'): LockLostError {
-    const message = `cannot ${action} lock "${name}" on ${this.#errors.server}: ${who} does not hold it any more`;
-    return new LockLostError(message, name, 'expired');
-  }
-
-  #hold(grant: Grant, { origin }: AcquireRequest): HeldLock {
-    const lock = HeldLock.begin(this.#shared, grant);
-    setOrigin(lock, origin);
+    this.#taker.checkNames(lock);
     return lock;
   }
 
@@ -989,18 +656,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.emit('lost', lock, error);
   };
 
-  readonly #onElected = (term: Term): void => {
-    this.#campaigns.count(term.name, 1);
-    callListeners(() => this.emit('elected', term));
-  };
-
-  readonly #onSteppedDown = (term: Term, end: TermEnd): void => {
-    this.#campaigns.count(term.name, -1);
-    callListeners(() => this.emit('stepDown', term, end));
-  };
-
   readonly #onAbandoned = (lock: Lock): void => {
     this.warn(abandonedWarning(lock.name, originOf(lock)));
+  };
+
+  readonly #onNested = (name: string, advice: string, calls: string): void => {
+    this.warn(nestedWarning(name, advice, calls));
   };
 
   readonly #onUnreleased = (lock: Lock, error: unknown): void => {
@@ -1069,11 +730,4 @@ export interface LockManager {
     event: E,
     listener: (...args: LockManagerEvents[E]) => void,
   ): this;
-}
-
-/** The share that an adopter of `token` gets, at most `share`: of a share with a limit all its permits. */
-function adoptedShare(share: number, token: string): Pick<AcquireRequest, 'share' | 'permits'> {
-  const { permits, limit } = shareOf(token);
-  if (limit === null || share === SHARE_EXCLUSIVE) return { share, permits: 1 };
-  return { share: limit, permits };
 }

@@ -28,8 +28,8 @@ export {
 /** A `LossCode` of this side: closing a manager gives its locks up. @internal */
 export const CLOSED_LOSS = -1;
 
-/** How a lock is held: times in ms. */
-interface HoldNumbers {
+/** How a lock is held: times in ms. @internal */
+export interface HoldNumbers {
   readonly ttl: number;
   readonly renew: boolean;
   readonly maxHold: number;
@@ -43,8 +43,10 @@ interface HoldNumbers {
 /**
  * `wait` is in ms, `WAIT_NEVER` or `WAIT_STEAL`; `share` is one of the sentinels, or the limit, of which `permits` are
  * asked for.
+ *
+ * @internal
  */
-interface AcquireNumbers extends HoldNumbers {
+export interface AcquireNumbers extends HoldNumbers {
   readonly wait: number;
   readonly share: number;
   readonly permits: number;
@@ -135,10 +137,10 @@ export function extendOperation(lease: number, ttl = TTL_UNCHANGED): Operation {
 export function forceReleaseOperation(
   name: string,
   foreign: boolean,
-  owners: readonly string[],
+  tokens: readonly string[],
 ): Operation {
-  const numbers = [Number(foreign), owners.length];
-  return new OtherOperation(OpKind.ForceRelease, numbers, [name, ...owners]);
+  const numbers = [Number(foreign), tokens.length];
+  return new OtherOperation(OpKind.ForceRelease, numbers, [name, ...tokens]);
 }
 
 /** @internal */

@@ -1,30 +1,15 @@
 /** The mark of a slot that is done: a key that is written under the lock of the job, and left to expire. */
 
+import type { Taker } from '../acquire/taker.js';
 import { isUnreachable, LockLostError } from '../base/errors.js';
 import { markOf } from '../base/names.js';
 import { type DoneMark, isForeign, readMark, writeMark } from '../base/tokens.js';
 import { HeldLock } from '../lock/held-lock.js';
-import type { LockJson } from '../lock/lock.js';
-import { type AcquireRequest, TTL_MS_MIN } from '../lock/options.js';
+import type { AcquireRequest } from '../lock/request.js';
+import { TTL_MS_MIN } from '../lock/times.js';
 import { SHARE_EXCLUSIVE } from '../native/records.js';
 import type { OnceRequest } from './options.js';
 import { ALL_PLANNED, type Slot } from './slots.js';
-
-/** What a mark needs of its manager. @internal */
-export interface MarkManager {
-  /** A monotonic clock, in ms. */
-  now(): number;
-  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
-  serverTime(name: string): number | undefined;
-  /** Takes a lock that is free, or answers the value of the one that is held; `''` if that was freed meanwhile. */
-  takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
-  /** Gives the lock `owner` another value, and a lease of `ttl` ms that is not renewed. */
-  replace(
-    owner: Pick<LockJson, 'name' | 'token'>,
-    value: string,
-    terms: { readonly ttl: number; readonly leaveToExpire: boolean },
-  ): Promise<HeldLock>;
-}
 
 /** A run that has the lock of its job. @internal */
 export interface Run {
@@ -51,7 +36,7 @@ const FAILOVER_MS = 10_000;
  * @internal
  */
 export class Mark {
-  readonly #manager: MarkManager;
+  readonly #taker: Taker;
   readonly #run: Run;
   readonly #name: string;
   /** The value in the key, as far as this run knows. */
@@ -59,8 +44,8 @@ export class Mark {
   /** The key was free: this run has it until it writes the mark. */
   #taken: HeldLock | undefined;
 
-  constructor(manager: MarkManager, run: Run) {
-    this.#manager = manager;
+  constructor(taker: Taker, run: Run) {
+    this.#taker = taker;
     this.#run = run;
     const { name, planned } = run.slot;
     this.#name = markOf(run.lock.name, planned === undefined ? name : ALL_PLANNED);
@@ -73,7 +58,7 @@ export class Mark {
       try {
         return this.#finding(await this.#read());
       } catch (error) {
-        const isPatient = this.#run.lock.held && this.#manager.now() < deadline;
+        const isPatient = this.#run.lock.held && this.#taker.now() < deadline;
         if (!isPatient || !isUnreachable(error)) throw error;
       }
     }
@@ -113,7 +98,7 @@ export class Mark {
   async after(json: string | undefined): Promise<void> {
     const value = this.#done(json);
     const { lock, slot, once } = this.#run;
-    const deadline = this.#manager.now() + FAILOVER_MS;
+    const deadline = this.#taker.now() + FAILOVER_MS;
     for (;;) {
       try {
         const found = await this.#read();
@@ -126,7 +111,7 @@ export class Mark {
       } catch (error) {
         // Without retry a mark that is gone was released: the slot is to run again.
         if (once.retry && error instanceof LockLostError) this.#value = undefined;
-        else if (!isUnreachable(error) || this.#manager.now() >= deadline) throw error;
+        else if (!isUnreachable(error) || this.#taker.now() >= deadline) throw error;
         if (!lock.held) throw error;
       }
     }
@@ -140,7 +125,7 @@ export class Mark {
   /** The value in the key. One that is free is taken, since that is the same request. */
   async #read(): Promise<string> {
     while (this.#value === undefined) {
-      const found = await this.#manager.takeOrRead(this.#name, this.#request());
+      const found = await this.#taker.takeOrRead(this.#name, this.#request());
       if (found instanceof HeldLock) [this.#taken, this.#value] = [found, found.token];
       else if (found !== '') this.#value = found;
     }
@@ -149,11 +134,11 @@ export class Mark {
 
   /** Replaces the value that was read. */
   async #write(value: string, leaveToExpire: boolean): Promise<HeldLock> {
-    const owner = { name: this.#name, token: await this.#read() };
-    const terms = { ttl: this.#run.slot.keep, leaveToExpire };
+    const found = { name: this.#name, token: await this.#read(), mode: 'exclusive' } as const;
+    const terms = { ttl: this.#run.slot.keep, renew: false, leaveToExpire };
     this.#taken?.disown();
     this.#taken = undefined;
-    const held = await this.#manager.replace(owner, value, terms);
+    const held = await this.#taker.adoptAs(found, value, terms);
     this.#value = value;
     return held;
   }
@@ -180,7 +165,7 @@ export class Mark {
   }
 
   #isPast(time: number): boolean {
-    const now = this.#manager.serverTime(this.#run.lock.name);
+    const now = this.#taker.serverTime(this.#run.lock.name);
     return now === undefined || time <= now + AHEAD_MS_MAX;
   }
 

@@ -1,14 +1,11 @@
 /** The options of `runOnce`, and its result. */
 
+import { fillWaiting, type LockDefaults } from '../acquire/check-options.js';
 import { checkBoolean, checkObject } from '../base/checks.js';
 import type { Duration } from '../base/time.js';
-import {
-  type AcquireOptions,
-  type AcquireRequest,
-  fillWaiting,
-  LOCK_TIMES,
-  type LockDefaults,
-} from '../lock/options.js';
+import type { AcquireOptions } from '../lock/options.js';
+import type { AcquireRequest } from '../lock/request.js';
+import { LOCK_TIMES } from '../lock/times.js';
 import { WAIT_NEVER } from '../native/records.js';
 import { checkSlots, type Slots } from './slots.js';
 

@@ -1,5 +1,6 @@
 /** Runs a body once per slot: under a lock, without which no slot is marked. */
 
+import type { Taker } from '../acquire/taker.js';
 import {
   argumentError,
   LockConnectionError,
@@ -9,46 +10,40 @@ import {
 } from '../base/errors.js';
 import type { HeldLock } from '../lock/held-lock.js';
 import type { Lock } from '../lock/lock.js';
-import type { AcquireRequest } from '../lock/options.js';
+import type { AcquireRequest } from '../lock/request.js';
+import type { NestedCall } from '../request/nested-call.js';
 import { runUnder } from '../request/request.js';
-import { type Finding, Mark, type MarkManager, type Run } from './mark.js';
+import { type Finding, Mark, type Run } from './mark.js';
 import type { OnceRequest, OnceResult } from './options.js';
 import type { Slot, Slots } from './slots.js';
 
 /** The body of a run. @internal */
 export type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;
 
-/** What a run needs of its manager. @internal */
-export interface OnceManager extends MarkManager {
-  readonly server: string;
-  /** Takes a lock, or answers `null` if it is held and the request says not to wait. */
-  take(name: string, request: AcquireRequest): Promise<HeldLock | null>;
-}
-
 /** Every command about the mark carries its value, and Redis keeps it for as long as the slot is done. */
 const RESULT_BYTES_MAX = 65_536;
 
-/** See `LockManager.runOnce`. `owner` stands for the manager. @internal */
+/** See `LockManager.runOnce`. `nested`: the call is made under a request that holds the lock. @internal */
 export async function runOnce<T>(
-  owner: object,
-  manager: OnceManager,
+  taker: Taker,
   key: string,
   once: OnceRequest,
   body: OnceBody<T>,
+  nested: NestedCall | undefined,
 ): Promise<OnceResult<Awaited<T>>> {
-  const called = manager.now();
-  const lock = await takeInTime(manager, key, once.request);
+  const called = taker.now();
+  const lock = await takeInTime(taker, key, once.request, nested);
   try {
     // The server has just answered, so its clock is known; the slot is that of the call, however long it waited.
-    const waited = manager.now() - called;
-    const slot = slotOf(manager, key, once.slots, waited);
+    const waited = taker.now() - called;
+    const slot = slotOf(taker, key, once.slots, waited);
     const refused = { ran: false, slot: slot.name } as const;
     if (lock === null) return { ...refused, reason: 'running' };
     const run = { lock, slot, once };
-    const mark = new Mark(manager, run);
+    const mark = new Mark(taker, run);
     const found = await begin(mark, run, called + Math.max(0, once.request.wait));
     if (found.is === 'open') {
-      const value = await runUnder(owner, [lock], () => runMarked(mark, run, found.missed, body));
+      const value = await runUnder(taker, [lock], () => runMarked(mark, run, found.missed, body));
       return { ran: true, slot: slot.name, value };
     }
     await lock.release();
@@ -142,22 +137,24 @@ function jsonOf(key: string, value: unknown): string | undefined {
 
 /** Takes the lock of the body, or answers `null` if another client holds it for longer than the caller waits. */
 async function takeInTime(
-  manager: OnceManager,
+  taker: Taker,
   key: string,
   request: AcquireRequest,
+  nested: NestedCall | undefined,
 ): Promise<HeldLock | null> {
   try {
-    return await manager.take(key, request);
+    // It is not reentrant, so the lock is one of its own.
+    return (await taker.take(key, request, nested)) as HeldLock | null;
   } catch (error) {
     if (error instanceof LockTimeoutError) return null;
     throw error;
   }
 }
 
-function slotOf(manager: OnceManager, key: string, slots: Slots, waited: number): Slot {
+function slotOf(taker: Taker, key: string, slots: Slots, waited: number): Slot {
   if (slots.named !== undefined) return slots.named;
-  const time = manager.serverTime(key);
+  const time = taker.serverTime(key);
   if (time !== undefined) return slots.at(time - waited);
-  const message = `cannot choose the slot of "${key}" by the clock of ${manager.server}: the connection to it was lost`;
+  const message = `cannot choose the slot of "${key}" by the clock of ${taker.errors.server}: the connection to it was lost`;
   throw new LockConnectionError(message, key);
 }

@@ -2,7 +2,7 @@
 
 import { checkText, checkWhole } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/options.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/times.js';
 import { CronPlan } from './cron.js';
 
 /** A slot, and for how long it stays done, in ms. @internal */

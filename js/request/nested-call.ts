@@ -2,8 +2,8 @@
 
 import { LockTimeoutError } from '../base/errors.js';
 import type { SharedHandle } from '../lock/lock.js';
-import type { AcquireRequest } from '../lock/options.js';
 import { type Captured, callsOf } from '../lock/origins.js';
+import type { AcquireRequest } from '../lock/request.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED } from '../native/records.js';
 import { currentScope, type Scope } from './nesting.js';
 
@@ -32,7 +32,7 @@ export class NestedCall implements Captured {
   }
 
   /**
-   * The call of `method` for locks of the manager `owner`; undefined unless a request around it holds one of `names`. To
+   * The call of `method` for locks of the taker `owner`; undefined unless a request around it holds one of `names`. To
    * be called before the first `await`, so that the stack shows the caller.
    */
   static of(

@@ -155,7 +155,7 @@ property(
   'forceRelease: any name and any options',
   fc.tuple(
     oneName,
-    record({ foreign: mostly(fc.boolean()), owner: mostly(fc.oneof(text, fc.array(text))) }),
+    record({ foreign: mostly(fc.boolean()), token: mostly(fc.oneof(text, fc.array(text))) }),
   ),
   'forceRelease',
 );

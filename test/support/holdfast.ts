@@ -45,7 +45,7 @@ async function releaseAll(manager: holdfast.LockManager, ids: ReadonlySet<string
     const { held } = await manager.query();
     const own = held.filter(({ clientId }) => ids.has(clientId));
     if (own.length === 0) return;
-    for (const { name, token } of own) await manager.forceRelease(name, { owner: token });
+    for (const { name, token } of own) await manager.forceRelease(name, { token });
   }
 }
 

@@ -3,7 +3,8 @@
 import type { Job } from 'bullmq';
 import { checkObject, checkText, checkWholeNumber } from '../../base/checks.js';
 import type { Lock } from '../../lock/lock.js';
-import { type AcquireOptions, checkHold, LOCK_TIMES, TTL_MS_MIN } from '../../lock/options.js';
+import type { AcquireOptions } from '../../lock/options.js';
+import { checkHold, LOCK_TIMES, TTL_MS_MIN } from '../../lock/times.js';
 
 /**
  * Options of `oneAtATime`: how many jobs of a key run at a time, and those of `acquire` for the lock of a job.

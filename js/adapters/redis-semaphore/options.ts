@@ -1,7 +1,7 @@
 /** The options of redis-semaphore, and their checks. */
 
 import { termsOf } from '../../base/tokens.js';
-import { TTL_MS_MIN } from '../../lock/options.js';
+import { TTL_MS_MIN } from '../../lock/times.js';
 import { native } from '../../native/addon.js';
 
 /** Times of a lock, in ms. */

@@ -3,7 +3,7 @@
 import { checkWhole, show } from '../../base/checks.js';
 import { argumentError } from '../../base/errors.js';
 import { checkNames } from '../../base/names.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/options.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/times.js';
 
 /** Settings of a `Redlock`, and of one of its operations. */
 export interface Settings {

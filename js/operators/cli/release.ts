@@ -67,10 +67,10 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
     return Exit.No;
   }
   // A holder that got the lock after the question was shown keeps it.
-  const owner = asks ? ownersOf(found) : undefined;
+  const token = asks ? tokensOfFound(found) : undefined;
   const released =
     (isHeld(found) || !asks) &&
-    (await locks.forceRelease(name, { foreign: options.foreign === true, owner }));
+    (await locks.forceRelease(name, { foreign: options.foreign === true, token }));
   await locks.close();
   if (options.json === true) {
     printJson({ name, released, holders: released ? view.holders : [] });
@@ -88,10 +88,10 @@ function isHeld({ view, foreign }: Found): boolean {
   return view.mode !== null || foreign !== undefined;
 }
 
-/** The owners for `forceRelease`; a value that is no text cannot be compared. */
-function ownersOf({ view, foreign }: Found): readonly string[] | undefined {
-  const owners = foreign === undefined ? tokensOf(view) : [foreign.value].filter(isText);
-  return owners.length === 0 ? undefined : owners;
+/** The tokens for `forceRelease`; a value that is no text cannot be compared. */
+function tokensOfFound({ view, foreign }: Found): readonly string[] | undefined {
+  const tokens = foreign === undefined ? tokensOf(view) : [foreign.value].filter(isText);
+  return tokens.length === 0 ? undefined : tokens;
 }
 
 function isText(value: string | null): value is string {

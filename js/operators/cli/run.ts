@@ -5,7 +5,7 @@ import { LockLostError } from '../../base/errors.js';
 import { defaultLabel } from '../../base/label.js';
 import { readDuration } from '../../base/time.js';
 import type { Lock, LockMode } from '../../lock/lock.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/options.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/times.js';
 import type { LockManager } from '../../manager/manager.js';
 import { leaveToExpireAtExit } from '../../native/operations.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';

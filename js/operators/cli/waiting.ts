@@ -35,9 +35,9 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
     if (view === undefined || ended.aborted) continue;
     const now = Date.now();
     observer.look([view], now);
-    const owners = tokensOf(view).join();
-    if (owners === known || owners === '') continue;
-    known = owners;
+    const tokens = tokensOf(view).join();
+    if (tokens === known || tokens === '') continue;
+    known = tokens;
     const who = view.holders.map((holder) => {
       return `${nameOf(holder)} (since ${sinceOf(observer.holdOf(holder), now)}, lease ${leaseOf(holder)})`;
     });

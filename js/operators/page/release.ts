@@ -5,7 +5,7 @@ import { checkName } from '../../base/names.js';
 import type { LockManager } from '../../manager/manager.js';
 import { tokensOf, viewOf } from '../views/lock-views.js';
 import type { Asked } from './asked.js';
-import { ownersOf } from './rows.js';
+import { holdersIdOf } from './rows.js';
 
 /**
  * The header that says which lock to release. A form of another site cannot send a header, and a framework that has
@@ -17,7 +17,7 @@ export const RELEASE_HEADER = 'holdfast-release';
 
 interface Wanted {
   readonly name: string;
-  readonly owners: string;
+  readonly holdersId: string;
 }
 
 /** Why a request may not release anything; undefined if it may. @internal */
@@ -27,21 +27,21 @@ export function refusalOf(request: Asked): Problem | undefined {
     return problem(403, 'Refused', 'the request comes from a page of another site');
   }
   if (wantedOf(request) === undefined) {
-    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock and its owners`);
+    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock and the id of its holders`);
   }
   return undefined;
 }
 
 /** Releases the lock, unless others hold it than the person saw who agreed to it. @internal */
 export async function release(locks: LockManager, request: Asked): Promise<Problem | null> {
-  const { name, owners } = wantedOf(request) as Wanted;
+  const { name, holdersId } = wantedOf(request) as Wanted;
   const view = await viewOf(locks, name);
   if (view.mode === null) return problem(409, 'It is free', 'the lock has no holder any more');
-  if (ownersOf(view) !== owners) {
+  if (holdersIdOf(view) !== holdersId) {
     return problem(409, 'Another holder', 'the lock has another holder by now: nothing was done');
   }
   // Only from those that were compared: another may get the lock before the server reads this.
-  if (await locks.forceRelease(name, { owner: tokensOf(view) })) return null;
+  if (await locks.forceRelease(name, { token: tokensOf(view) })) return null;
   return problem(409, 'Another holder', 'the lock has changed hands meanwhile: nothing was done');
 }
 
@@ -59,9 +59,9 @@ function isSameOrigin({ header, host }: Asked): boolean {
 
 function wantedOf({ header }: Asked): Wanted | undefined {
   try {
-    const { name, owners } = JSON.parse(decodeURIComponent(String(header(RELEASE_HEADER))));
+    const { name, holdersId } = JSON.parse(decodeURIComponent(String(header(RELEASE_HEADER))));
     checkName(name);
-    return typeof owners === 'string' ? { name, owners } : undefined;
+    return typeof holdersId === 'string' ? { name, holdersId } : undefined;
   } catch {
     return undefined;
   }

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import type { LockMode } from '../../lock/lock.js';
-import type { HoldState } from '../../manager/query.js';
+import type { HoldState } from '../../lock/query.js';
 import {
   type Holder,
   type LockView,
@@ -22,7 +22,7 @@ export interface Row {
   /** How many permits may be held at once; `null` where there is no limit. */
   readonly limit: number | null;
   /** Stands for the holders: it changes whenever another gets the lock. */
-  readonly owners: string;
+  readonly holdersId: string;
   readonly holders: readonly RowHolder[];
   readonly waiters: readonly RowWaiter[];
   /** How often it was seen with an owner that it did not have before. */
@@ -58,7 +58,7 @@ interface RowWaiter {
 
 /** Two looks date the same moment differently by less than this, in ms. */
 const BLUR_MS = 500;
-const OWNERS_LENGTH = 22;
+const HOLDERS_ID_LENGTH = 22;
 /** The tokens of each row's holders: they never leave this process, and hashes are computed once. */
 const TOKENS = new WeakMap<Row, string>();
 
@@ -71,18 +71,18 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   const changes = observer.changesOf(view.name);
   const tokens = tokensOf(view).join();
   const same = before !== undefined && TOKENS.get(before) === tokens;
-  const owners = same ? before.owners : ownersOf(view);
+  const holdersId = same ? before.holdersId : holdersIdOf(view);
   const { name, kind, mode, limit, votes } = view;
-  const shown = { name, kind, mode, limit, owners, holders, waiters, changes };
+  const shown = { name, kind, mode, limit, holdersId, holders, waiters, changes };
   const row: Row = votes === undefined ? shown : { ...shown, votes };
   TOKENS.set(row, tokens);
   return row;
 }
 
 /** Stands for the holders of a lock, without their tokens: with a token anybody may take the lock over. @internal */
-export function ownersOf(view: LockView): string {
+export function holdersIdOf(view: LockView): string {
   const hash = createHash('sha256').update(JSON.stringify(tokensOf(view).sort()));
-  return hash.digest('base64url').slice(0, OWNERS_LENGTH);
+  return hash.digest('base64url').slice(0, HOLDERS_ID_LENGTH);
 }
 
 /** Whether two rows differ in more than the ends of their leases. @internal */

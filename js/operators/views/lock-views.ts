@@ -3,13 +3,8 @@
 import { isLeaderLock } from '../../base/names.js';
 import { printable } from '../../base/printable.js';
 import type { LockMode } from '../../lock/lock.js';
+import type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from '../../lock/query.js';
 import type { LockManager } from '../../manager/manager.js';
-import type {
-  HeldLockInfo,
-  HoldState,
-  LockSnapshot,
-  PendingLockInfo,
-} from '../../manager/query.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {

@@ -28,8 +28,8 @@ export interface Change {
 const FORGOTTEN_AFTER = 600;
 
 interface Seen {
-  /** The owners at the last look that showed any. */
-  readonly owners: readonly string[];
+  /** The tokens at the last look that showed any. */
+  readonly tokens: readonly string[];
   readonly holders: readonly Holder[];
   readonly changes: number;
   /** The last look that showed the lock. */
@@ -98,17 +98,17 @@ export class Observer {
   #compare(view: LockView): Change | undefined {
     const { name, holders } = view;
     const before = this.#seen.get(name);
-    const owners = tokensOf(view);
+    const tokens = tokensOf(view);
     const held = before !== undefined && before.holders.length > 0;
-    const isNew = owners.some((owner) => before?.owners.includes(owner) !== true);
+    const isNew = tokens.some((token) => before?.tokens.includes(token) !== true);
     const changes = (before?.changes ?? 0) + Number(isNew && before !== undefined);
-    // A lock that is free keeps its last owners: who gets it back is no other owner.
-    const last = owners.length === 0 ? (before?.owners ?? []) : owners;
-    this.#seen.set(name, { owners: last, holders, changes, look: this.#look });
+    // A lock that is free keeps its last tokens: a holder that gets it back is no other holder.
+    const last = tokens.length === 0 ? (before?.tokens ?? []) : tokens;
+    this.#seen.set(name, { tokens: last, holders, changes, look: this.#look });
     const from = before?.holders ?? [];
     if (isNew && isDone(view)) return { name, kind: 'done', from, to: holders };
     if (isNew) return { name, kind: held ? 'moved' : 'acquired', from, to: holders };
-    return held && owners.length === 0 ? { name, kind: 'freed', from, to: [] } : undefined;
+    return held && tokens.length === 0 ? { name, kind: 'freed', from, to: [] } : undefined;
   }
 
   /** The locks that were held at the last look and that this one does not show at all. */

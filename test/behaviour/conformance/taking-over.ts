@@ -138,22 +138,22 @@ export const TAKING_OVER: Behaviours = {
       await first.release();
       const second = await a.acquire('x', options);
       const beside = options === SHARED ? await b.acquire('x', options) : second;
-      assert.equal(await b.forceRelease('x', { owner: before }), false);
-      assert.equal(await b.forceRelease('x', { owner: before[0] }), false);
+      assert.equal(await b.forceRelease('x', { token: before }), false);
+      assert.equal(await b.forceRelease('x', { token: before[0] }), false);
       assert.deepEqual([second.held, beside.held], [true, true]);
       const now = await tokens();
       if (beside !== second) {
         assert.equal(
-          await b.forceRelease('x', { owner: now.slice(0, 1) }),
+          await b.forceRelease('x', { token: now.slice(0, 1) }),
           false,
           'there is another',
         );
       }
-      assert.equal(await b.forceRelease('x', { owner: [...before, ...now] }), true);
+      assert.equal(await b.forceRelease('x', { token: [...before, ...now] }), true);
       await aborted(second);
       await aborted(beside);
     }
-    assert.equal(await b.forceRelease('x', { owner: 'hf1.c.1' }), false, 'nobody holds it');
+    assert.equal(await b.forceRelease('x', { token: 'hf1.c.1' }), false, 'nobody holds it');
   },
 
   'forceRelease and steal: leave the value of other code alone, unless told otherwise': async (

@@ -153,14 +153,14 @@ async function events(
   return text;
 }
 
-async function ownersOf(name: string, at: URL, headers: Record<string, string>): Promise<string> {
+async function holdersIdOf(name: string, at: URL, headers: Record<string, string>): Promise<string> {
   const text = await events(
     at,
     headers,
     (each) => each.includes(JSON.stringify(name)) && each.endsWith('\n\n'),
   );
   const [, state = ''] = /event: state\ndata: (.*)\n/.exec(text) ?? [];
-  return JSON.parse(state).rows.find((row: { name: string }) => row.name === name).owners;
+  return JSON.parse(state).rows.find((row: { name: string }) => row.name === name).holdersId;
 }
 
 test('the stream has no token of a lock, and a release needs the page itself to ask', async () => {
@@ -168,8 +168,8 @@ test('the stream has no token of a lock, and a release needs the page itself to 
   const session = await cookie();
   const text = await events(url, { cookie: session }, (each) => each.includes('"job"'));
   assert.ok(!text.includes(lock.token), 'with a token anybody could take the lock over');
-  const owners = await ownersOf('job', url, { cookie: session });
-  const header = encodeURIComponent(JSON.stringify({ name: 'job', owners }));
+  const holdersId = await holdersIdOf('job', url, { cookie: session });
+  const header = encodeURIComponent(JSON.stringify({ name: 'job', holdersId }));
   const ours = { cookie: session, 'holdfast-release': header };
   const attempts: [number, Asked][] = [
     [401, { method: 'POST', headers: { 'holdfast-release': header } }],
@@ -283,12 +283,12 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
       assert.equal((await ask('nothing', { headers }, base)).status, 404);
       assert.equal((await ask('/other', { headers }, at)).body, 'of the app');
       await locks.acquire('job', LONG);
-      const owners = await ownersOf('job', base, headers);
+      const holdersId = await holdersIdOf('job', base, headers);
       const hello = await events(base, { ...headers, 'x-role': 'admin' }, (text) =>
         text.includes('\n\n'),
       );
       assert.match(hello, /"title":"Shop","release":true/);
-      const release = { ...headers, 'holdfast-release': JSON.stringify({ name: 'job', owners }) };
+      const release = { ...headers, 'holdfast-release': JSON.stringify({ name: 'job', holdersId }) };
       const refused = await ask('release', { method: 'POST', headers: release }, base);
       assert.equal(refused.status, 403);
       assert.equal((await locks.query({ name: 'job' })).held.length, 1);
@@ -398,8 +398,8 @@ test('a release takes the lock from nobody who was not shown, however late the r
   try {
     const lock = await locks.acquire('job', LONG);
     const next = other.acquire('job', LONG);
-    const owners = await ownersOf('job', page.at, {});
-    const headers = { 'holdfast-release': JSON.stringify({ name: 'job', owners }) };
+    const holdersId = await holdersIdOf('job', page.at, {});
+    const headers = { 'holdfast-release': JSON.stringify({ name: 'job', holdersId }) };
     const answered = ask('/release', { method: 'POST', headers }, page.at);
     await looked;
     await lock.release();

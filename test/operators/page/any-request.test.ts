@@ -110,11 +110,11 @@ test('a release without a name of a lock is answered 400', async () => {
     '{}',
     'null',
     '{"name":"a"}',
-    '{"name":"","owners":"x"}',
-    '{"name":7,"owners":"x"}',
-    '{"name":"\\ud800","owners":"x"}',
-    '{"name":"a:queue","owners":"x"}',
-    JSON.stringify({ name: long, owners: 'x' }),
+    '{"name":"","holdersId":"x"}',
+    '{"name":7,"holdersId":"x"}',
+    '{"name":"\\ud800","holdersId":"x"}',
+    '{"name":"a:queue","holdersId":"x"}',
+    JSON.stringify({ name: long, holdersId: 'x' }),
   ];
   for (const text of wrong) {
     const header = text === '%' ? text : encodeURIComponent(text);
@@ -144,7 +144,7 @@ const target = fc.oneof(
 const release = fc.oneof(
   fc.json().map(encodeURIComponent),
   fc
-    .record({ name: fc.string(), owners: fc.string() })
+    .record({ name: fc.string(), holdersId: fc.string() })
     .map((wanted) => encodeURIComponent(JSON.stringify(wanted))),
   letters,
 );

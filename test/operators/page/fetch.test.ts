@@ -86,9 +86,9 @@ async function judge(ask: Ask): Promise<void> {
       ['once:bill@may', 'done', true, 'web-1'],
     ],
   );
-  const { owners } = rows[0];
+  const { holdersId } = rows[0];
   const release = (more: Record<string, string>) => {
-    const named = encodeURIComponent(JSON.stringify({ name: 'job', owners }));
+    const named = encodeURIComponent(JSON.stringify({ name: 'job', holdersId }));
     const headers = { 'holdfast-release': named, ...more };
     return ask('/release', { method: 'POST', headers });
   };
@@ -243,7 +243,7 @@ for (const [name, spec, program, flags] of [
       fetch(`http://127.0.0.1:${Number.parseInt(said, 10)}/admin/locks${path}`, init);
     assert.match(await (await ask('/')).text(), /<table/);
     const { rows } = await eventOf(await ask('/events'), 'state');
-    const named = encodeURIComponent(JSON.stringify({ name: 'job', owners: rows[0].owners }));
+    const named = encodeURIComponent(JSON.stringify({ name: 'job', holdersId: rows[0].holdersId }));
     const headers = { 'holdfast-release': named };
     assert.equal((await ask('/release', { method: 'POST', headers })).status, 200);
     assert.deepEqual((await eventOf(await ask('/events'), 'state')).rows, []);

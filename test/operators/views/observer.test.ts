@@ -37,7 +37,7 @@ beforeEach(async () => {
 
 afterEach(() => locks.close());
 
-test('an observer tells who came and went, and counts owners', async () => {
+test('an observer tells who came and went, and counts holders', async () => {
   const observer = new Observer();
   const kinds = async (now: number) =>
     observer.look(await listLocks(locks, '*'), now).map(({ name, kind }) => `${name} ${kind}`);

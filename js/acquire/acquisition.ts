@@ -1,4 +1,8 @@
 import { termsOf } from '../base/tokens.js';
+import { HeldLock, type ManagerContext } from '../lock/held-lock.js';
+import { setOrigin } from '../lock/origins.js';
+import { toError } from '../lock/outcome.js';
+import type { AcquireRequest } from '../lock/request.js';
 import type { OutcomeReader } from '../native/operations.js';
 import {
   AcquireOperation,
@@ -9,10 +13,6 @@ import {
   SHARE_EXCLUSIVE,
   WAIT_NEVER,
 } from '../native/records.js';
-import { HeldLock, type ManagerContext } from './held-lock.js';
-import type { AcquireRequest } from './options.js';
-import { setOrigin } from './origins.js';
-import { toError } from './outcome.js';
 
 /** The acquire of one lock, until its outcome is there. @internal */
 export class Acquisition extends AcquireOperation implements OutcomeReader<HeldLock | null> {

@@ -2,11 +2,17 @@
 
 import { ownerOf } from '../base/owners.js';
 import { askedAt, clientOf, isForeign, labelOf, readMark, shareOf } from '../base/tokens.js';
-import type { LockMode } from '../lock/lock.js';
-import type { QueryRequest } from '../lock/options.js';
-import { type ErrorContext, toError } from '../lock/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
+import type { LockMode } from './lock.js';
+import { type ErrorContext, toError } from './outcome.js';
+
+/** The options of `query`. `whole`: `text` is a name, otherwise the beginning of names. @internal */
+export interface QueryRequest {
+  readonly count: number;
+  readonly text: string;
+  readonly whole: boolean;
+}
 
 /**
  * How a hold is, see `HeldLockInfo.state`. More states may be added.
