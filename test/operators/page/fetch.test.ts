@@ -204,8 +204,8 @@ const SERVE = `
 import { createRequire } from 'node:module';
 import process from 'node:process';
 const require = createRequire(${JSON.stringify(join(ROOT, 'dist', 'index.js'))});
-const { connect } = require('../../ui/index.js');
-const { fetchLockUi } = require('../../ui/ui/index.js');
+const { connect } = require('./index.js');
+const { fetchLockUi } = require('./operators/page/index.js');
 process.stdin.on('end', () => process.exit()).resume();
 const locks = await connect('memory:', { label: 'there' });
 await locks.acquire('job', { ttl: 600_000 });

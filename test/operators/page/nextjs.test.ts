@@ -22,12 +22,12 @@ const FILES = {
 globalThis.locks ??= connect('memory:')
 export const locks = globalThis.locks`,
   'app/admin/locks/[[...file]]/route.js': `import { fetchLockUi } from 'holdfast/ui'
-import { locks } from '../../../../../lib/locks.js'
+import { locks } from '../../../../lib/locks.js'
 globalThis.ui ??= locks.then((locks) => fetchLockUi({ locks, path: '/admin/locks' }))
 export const GET = async (request) => (await globalThis.ui)(request)
 export const POST = GET`,
   'app/payments/route.js': `import { fetchIdempotency, memoryStore } from 'holdfast/idempotency'
-import { locks } from '../../../lib/locks.js'
+import { locks } from '../../lib/locks.js'
 globalThis.idempotent ??= locks.then((locks) => fetchIdempotency({ locks, store: memoryStore() }))
 let paid = 0
 export const POST = async (request) =>
