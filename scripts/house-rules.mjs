@@ -27,7 +27,7 @@ const RULES = [
   },
   {
     files: /^js\//,
-    except: /^js\/cli\//,
+    except: /^js\/operators\/cli\//,
     banned: /from '(commander|(\.\.?\/)+cli\/.*)'/,
     instead:
       'only js/operators/cli/ names the parser of arguments, and nothing else names js/operators/cli/',
@@ -49,6 +49,23 @@ const RULES = [
     banned: /\b(FIXME|XXX|TODO)\b/,
     instead: 'finish it, or open an issue',
   },
+];
+
+/** The files of the core that adapters and operators' tools may import. Most have what users get by the entries. */
+const OPEN_TO_ANNEXES = [
+  /^js\/base\//,
+  // What a target is, and which client is connected where.
+  /^js\/connect\/(connect|options|target|check-target|tls)\.ts$/,
+  /^js\/connect\/clients\//,
+  /^js\/(lead|lock|once)\/options\.ts$/,
+  /^js\/lock\/(lock|lock-set|query|times)\.ts$/,
+  /^js\/manager\/(manager|stats|warnings)\.ts$/,
+  /^js\/fence\/table\.ts$/,
+  // The drop-ins hold locks under values of their callers.
+  /^js\/lock\/held-lock\.ts$/,
+  // The command line asks servers, and ends processes, without a manager.
+  /^js\/lock\/outcome\.ts$/,
+  /^js\/native\/(addon|operations|records)\.ts$/,
 ];
 
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
@@ -79,6 +96,16 @@ const scripts = edgesOf(
 for (const circle of [...circlesOf(scripts), ...circlesOf(foldersOf(scripts))]) {
   if (circle.length > 1) report(circle[0], 1, `these import each other: ${circle.join(', ')}`);
 }
+for (const [file, imported] of scripts) {
+  for (const each of imported) {
+    if (isAnnex(each) && !isAnnex(file) && file !== 'js/internals.ts') {
+      report(file, 1, `the core does without ${each}: only js/adapters and js/operators import it`);
+    }
+    if (isAnnex(file) && !isAnnex(each) && !OPEN_TO_ANNEXES.some((open) => open.test(each))) {
+      report(file, 1, `it uses what users can, or OPEN_TO_ANNEXES of this script: not ${each}`);
+    }
+  }
+}
 process.exit(findings === 0 ? 0 : 1);
 
 function report(file, line, message) {
@@ -93,12 +120,21 @@ function edgesOf(modules, imports) {
 
 /** The same by folders of js/: which subject imports which. */
 function foldersOf(edges) {
-  const folderOf = (file) => file.split('/').slice(0, -1).slice(0, 2).join('/');
   const folders = new Map([...edges.keys()].map((file) => [folderOf(file), new Set()]));
   for (const [file, imported] of edges) {
     for (const each of imported) folders.get(folderOf(file)).add(folderOf(each));
   }
   return folders;
+}
+
+/** The subject of a file: its folder in js/, and each adapter and tool by itself. */
+function folderOf(file) {
+  const depth = isAnnex(file) ? 3 : 2;
+  return file.split('/').slice(0, -1).slice(0, depth).join('/');
+}
+
+function isAnnex(file) {
+  return /^js\/(adapters|operators)\//.test(file);
 }
 
 /** The groups of nodes that reach each other, each as a list (Tarjan's strongly connected components). */

@@ -2,6 +2,7 @@
 
 import { Buffer } from 'node:buffer';
 import { LockLostError } from '../base/errors.js';
+import { tracedAcquire } from '../lock/diagnostics.js';
 import { HeldLock } from '../lock/held-lock.js';
 import type { SharedHandle } from '../lock/lock.js';
 import { all, LockSet } from '../lock/lock-set.js';
@@ -20,8 +21,29 @@ import {
 import type { NestedCall } from '../request/nested-call.js';
 import type { Taker } from './taker.js';
 
-/** Takes all of `names`, by one request if they are free. Answers `null` if one is held and `request` says not to wait. @internal */
-export async function takeSeveral(
+/**
+ * Takes all of `given`, or none; answers `null` if one is held and `request` says not to wait. `nested`: the call is made
+ * under a request that holds some of them.
+ *
+ * @internal
+ */
+export function takeAll(
+  taker: Taker,
+  given: readonly string[],
+  request: AcquireRequest,
+  nested?: NestedCall,
+): Promise<LockSet | null> {
+  // A copy: the caller may change its array meanwhile.
+  const names = [...given];
+  const take = () => takeEach(taker, names, request, nested);
+  // A call that shares all its locks with a request around it acquires none.
+  const sharesAll = request.reentrant && names.every((name) => nested?.shareable(name));
+  if (sharesAll) return take();
+  return tracedAcquire({ name: names.join(', '), errors: taker.errors }, request.signal, take);
+}
+
+/** Takes all of `names`, by one request if they are free. */
+async function takeEach(
   taker: Taker,
   names: readonly string[],
   request: AcquireRequest,

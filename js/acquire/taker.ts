@@ -8,7 +8,6 @@ import { shareOf } from '../base/tokens.js';
 import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
 import { type HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../lock/lock.js';
-import type { LockSet } from '../lock/lock-set.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import {
   gather,
@@ -39,7 +38,6 @@ import {
 import type { NestedCall } from '../request/nested-call.js';
 import { Acquisition } from './acquisition.js';
 import { checkAcquireOptions, type LockDefaults } from './check-options.js';
-import { takeSeveral } from './several.js';
 
 /** Warns of a call that waits for a lock of the request around it. */
 type WarnOfNested = (name: string, advice: string, calls: string) => void;
@@ -116,22 +114,6 @@ export class Taker {
   take(name: string, request: AcquireRequest, nested?: NestedCall): Promise<SharedHandle | null> {
     if (nested === undefined) return this.#takeFromServer(name, request);
     return this.takeOrShare(name, request, nested, () => this.#takeFromServer(name, request));
-  }
-
-  /** Takes all of `names`, or none; answers `null` if one is held and `request` says not to wait. */
-  takeAll(
-    names: readonly string[],
-    request: AcquireRequest,
-    nested?: NestedCall,
-  ): Promise<LockSet | null> {
-    // A copy: the caller may change its array meanwhile.
-    const own = [...names];
-    const take = () => takeSeveral(this, own, request, nested);
-    // A call that shares all its locks with a request around it acquires none.
-    const sharesAll = request.reentrant && own.every((name) => nested?.shareable(name));
-    if (sharesAll) return take();
-    const subject = { name: own.join(', '), errors: this.errors };
-    return tracedAcquire(subject, request.signal, take);
   }
 
   /** Shares the lock of a request around the call if `request` may, or else has `take` take it. */

@@ -11,6 +11,7 @@ import {
   type LockDefaults,
 } from '../acquire/check-options.js';
 import { adoptOfOwner, releaseOfOwner } from '../acquire/owned.js';
+import { takeAll } from '../acquire/several.js';
 import { adoptedShare, Taker } from '../acquire/taker.js';
 import { checkWhole } from '../base/checks.js';
 import {
@@ -189,7 +190,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       // Neither answers `null` to a request that waits.
       return typeof name === 'string'
         ? (taker.take(name, request, nested) as Promise<Lock>)
-        : (taker.takeAll(name, request, nested) as Promise<LockSet>);
+        : (takeAll(taker, name, request, nested) as Promise<LockSet>);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -222,7 +223,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const given = checkTryAcquireOptions(options, taker.defaults);
     taker.checkRequest(given, name);
     const request = withOrigin(given, this.tryAcquire);
-    return typeof name === 'string' ? taker.take(name, request) : taker.takeAll(name, request);
+    return typeof name === 'string' ? taker.take(name, request) : takeAll(taker, name, request);
   }
 
   /**
@@ -268,7 +269,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const nested = NestedCall.of(taker, name, request, this.request);
     const taken = await (typeof name === 'string'
       ? taker.take(name, request, nested)
-      : taker.takeAll(name, request, nested));
+      : takeAll(taker, name, request, nested));
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
     return runUnder(taker, locks, () => callback(taken));

@@ -27,7 +27,11 @@ export function refusalOf(request: Asked): Problem | undefined {
     return problem(403, 'Refused', 'the request comes from a page of another site');
   }
   if (wantedOf(request) === undefined) {
-    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock and the id of its holders`);
+    return problem(
+      400,
+      'Malformed',
+      `the header ${RELEASE_HEADER} names no lock and the id of its holders`,
+    );
   }
   return undefined;
 }
