@@ -75,9 +75,9 @@ export default defineConfig([commonJs, modules]);
 async function pageFiles() {
   const names = readdirSync('ui');
   const texts = names.map((name) => [name, readFileSync(`ui/${name}`, 'utf8')]);
-  const people = await rolldown({ input: 'js/operators/page/people.ts', platform: 'browser' });
-  const { output } = await people.generate({ format: 'es' });
-  return Object.fromEntries([...texts, ['people.mjs', output[0].code]]);
+  const shared = await rolldown({ input: 'js/operators/page/shared.ts', platform: 'browser' });
+  const { output } = await shared.generate({ format: 'es' });
+  return Object.fromEntries([...texts, ['shared.mjs', output[0].code]]);
 }
 
 function sources(entries, extension) {

@@ -5,8 +5,8 @@ import { element, leaseOf, nameOf, sinceOf, untilOf, write } from './format.mjs'
 import { drawHistory } from './happened.mjs';
 import { describe, heldSince, kindOf, waitedSince } from './kinds.mjs';
 import { drawPeople } from './list.mjs';
-import { human, printable } from './people.mjs';
 import { Release } from './release.mjs';
+import { human, printable } from './shared.mjs';
 import { drawSpark } from './spark.mjs';
 
 /** So many holders and waiters are listed. */

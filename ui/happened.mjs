@@ -1,7 +1,7 @@
 // What happened: to all locks, and to one.
 
 import { element, shortOf, timeOf } from './format.mjs';
-import { moment, printable } from './people.mjs';
+import { moment, printable } from './shared.mjs';
 
 /** What happens to one lock within so many ms is one item. */
 const FOLD_MS = 60_000;

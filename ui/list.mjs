@@ -2,7 +2,7 @@
 
 import { copies } from './copy.mjs';
 import { element, shortOf, write } from './format.mjs';
-import { printable } from './people.mjs';
+import { printable } from './shared.mjs';
 
 /** Draws people as `{ who, client, facts }`. A card that stays is kept: a person may have the focus in it. */
 export function drawPeople(list, people, told) {

@@ -2,7 +2,7 @@
 
 import { Processes } from './chain.mjs';
 import { heldSince, isFull, kindOf, waitedSince } from './kinds.mjs';
-import { History } from './people.mjs';
+import { History } from './shared.mjs';
 
 export class Locks {
   #all = new Map();

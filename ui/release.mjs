@@ -1,7 +1,7 @@
 // Takes a lock away from its holder, behind a question.
 
 import { nameOf, untilOf } from './format.mjs';
-import { printable } from './people.mjs';
+import { printable } from './shared.mjs';
 
 const at = (selector) => document.querySelector(selector);
 

@@ -11,7 +11,7 @@ import {
   write,
 } from './format.mjs';
 import { badgeOf, isFull, kindOf, urgencyOf, waitedSince } from './kinds.mjs';
-import { human, printable } from './people.mjs';
+import { human, printable } from './shared.mjs';
 
 /** A lease that ends sooner is shown as a warning, in ms. */
 const SOON_MS = 2_000;

@@ -2,7 +2,7 @@
 
 import { element, nameOf, plural, write } from './format.mjs';
 import { heldSince, urgencyOf, waitedSince } from './kinds.mjs';
-import { human, printable } from './people.mjs';
+import { human, printable } from './shared.mjs';
 import { drawSpark } from './spark.mjs';
 
 const HOTTEST = 3;

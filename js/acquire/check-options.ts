@@ -177,7 +177,7 @@ function refuseOwner(name: string, options: unknown): void {
 }
 
 /** The options of `forceRelease`. `tokens`: empty for whoever holds the lock. @internal */
-export interface ForceReleaseRequest {
+interface ForceReleaseRequest {
   readonly foreign: boolean;
   readonly tokens: readonly string[];
 }

@@ -228,7 +228,7 @@ const REPLICAS_MAX = 1000;
 const LINGERING_MAX = 1_000_000;
 
 /** @internal */
-export interface Defaults extends LockDefaults {
+interface Defaults extends LockDefaults {
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly waitForServer: number;

@@ -117,7 +117,7 @@ export function stale({ name, fence }: Fenced, seen: number, where: string): Sta
 }
 
 /** The fences of a lock or of several, in one order for all processes, so that none of them deadlock. @internal */
-export function fencesOf(lock: Fenced | FencedSet): readonly Fenced[] {
+function fencesOf(lock: Fenced | FencedSet): readonly Fenced[] {
   const given = lock as Partial<Fenced & FencedSet> | null | undefined;
   if (typeof given !== 'object' || given === null) {
     throw argumentError('ERR_INVALID_ARG_TYPE', `a lock must be given, got ${show(given)}`);

@@ -40,7 +40,7 @@ export interface ManagerContext {
 }
 
 /** A lock that was granted. @internal */
-export interface Grant {
+interface Grant {
   readonly name: string;
   readonly label: string;
   readonly mode: LockMode;

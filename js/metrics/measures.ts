@@ -48,7 +48,7 @@ export function checkManager(locks: unknown): asserts locks is LockManager {
 }
 
 /** Gets what a manager does; times in seconds. @internal */
-export interface MeasureListener {
+interface MeasureListener {
   /** An acquire has ended: `acquired`, `taken` for a lock that was not free, `aborted`, or the code of an error. */
   acquired(seconds: number, kind: string, outcome: string): void;
   /** A lock is not held any more: `released`, or the reason of its loss. */
@@ -160,7 +160,7 @@ const acquires = tracingChannel<LockTrace, LockTrace>('holdfast:acquire');
 const releases = tracingChannel<LockTrace, LockTrace>('holdfast:release');
 
 /** A number of a manager, and its names as a metric, written out so that a search finds them. @internal */
-export interface Metric {
+interface Metric {
   readonly prometheus: string;
   readonly opentelemetry: string;
   readonly help: string;

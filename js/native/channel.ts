@@ -25,7 +25,7 @@ import {
 export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
 
 /** An operation under way, and its outcome to be. @internal */
-export interface Pending extends Ticket {
+interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
 

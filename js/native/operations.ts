@@ -49,7 +49,7 @@ async function readLater<T>(outcome: Outcome, reader: OutcomeReader<T>): Promise
 }
 
 /** The manager that records are about. @internal */
-export interface RecordOwner {
+interface RecordOwner {
   /** A lease was lost; `reason` is a `LossCode`. */
   lose(lease: number, reason: number): void;
   /** All leases were lost. */

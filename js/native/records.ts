@@ -149,7 +149,7 @@ export function expireInOperation(lease: number, ttl: number): Operation {
 }
 
 /** Which keys a query looks at. `wholeKey`: `keysStartWith` is a key. @internal */
-export interface QueryNumbers {
+interface QueryNumbers {
   readonly keysStartWith: string;
   readonly wholeKey: boolean;
   readonly count: number;

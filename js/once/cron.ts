@@ -9,7 +9,7 @@ const EARLY_PART = 4;
 const EARLY_MS_MAX = 60_000;
 
 /** A planned time, and how long it is until the next, both in ms. @internal */
-export interface PlannedTime {
+interface PlannedTime {
   readonly time: number;
   readonly gap: number;
 }

@@ -18,7 +18,7 @@ import type { OnceRequest, OnceResult } from './options.js';
 import type { Slot, Slots } from './slots.js';
 
 /** The body of a run. @internal */
-export type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;
+type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;
 
 /** Every command about the mark carries its value, and Redis keeps it for as long as the slot is done. */
 const RESULT_BYTES_MAX = 65_536;

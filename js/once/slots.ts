@@ -14,7 +14,7 @@ export interface Slot {
 }
 
 /** @internal */
-export interface PlannedSlot {
+interface PlannedSlot {
   /** In ms since 1970. */
   readonly time: number;
   /** The names of the slots between `last`, the time of an earlier one, and this, the earliest first: the last 99. */

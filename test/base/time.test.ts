@@ -15,7 +15,7 @@ const DAY_MS = 864e5;
 let human: (ms: number) => string;
 
 before(async () => {
-  const text = fileOf('people.mjs')?.text ?? '';
+  const text = fileOf('shared.mjs')?.text ?? '';
   ({ human } = await import(`data:text/javascript,${encodeURIComponent(text)}`));
 });
 

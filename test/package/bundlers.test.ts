@@ -30,7 +30,7 @@ async function main() {
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
   const base = 'http://127.0.0.1:' + server.address().port + '/';
   const said = [];
-  for (const name of ['', 'app.mjs', 'people.mjs', 'style.css', 'none.css']) {
+  for (const name of ['', 'app.mjs', 'shared.mjs', 'style.css', 'none.css']) {
     const answer = await fetch(base + name);
     said.push(answer.status, (await answer.text()).length > 100);
   }

@@ -4,7 +4,7 @@ import { isWellFormed, show } from '../../base/checks.js';
 import { argumentError } from '../../base/errors.js';
 
 /** Makes a name of the arguments of a call; `self` is the object whose method is called. @internal */
-export type NameOf = (self: unknown, args: readonly unknown[]) => string;
+type NameOf = (self: unknown, args: readonly unknown[]) => string;
 
 const PLACEHOLDER = /\$\{([^}]*)\}/g;
 /** The number of an argument, and the names of properties. */

@@ -6,7 +6,7 @@ import type { LockManager } from '../../manager/manager.js';
 import { lockManagerToken } from './tokens.js';
 
 /** What stands around a method: gets the manager, the object, and the arguments. @internal */
-export type Around = (
+type Around = (
   locks: LockManager,
   self: unknown,
   args: unknown[],
@@ -51,7 +51,7 @@ export function wrap(
 }
 
 /** A method of instances, and the manager that Nest gives to each of these. @internal */
-export interface Injected {
+interface Injected {
   readonly method: (...args: unknown[]) => unknown;
   /** Throws if Nest has not made the object. */
   locksOf(self: unknown): LockManager;

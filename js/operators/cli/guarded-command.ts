@@ -36,7 +36,7 @@ export function cleanEnvOption(): Option {
 }
 
 /** The exit code of the command, and whether it ran at all. */
-export interface Ran {
+interface Ran {
   readonly exit: number;
   readonly ran: boolean;
 }

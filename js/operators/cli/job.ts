@@ -21,7 +21,7 @@ const SERVER: readonly string[] = ['HOLDFAST_URL', 'REDIS_URL'];
 const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
 /** What a command gets in its environment. */
-export interface JobEnvironment {
+interface JobEnvironment {
   /** The variables that it gets besides those of this process. */
   readonly more: Readonly<Record<string, string>>;
   /** Whether it gets no URL of a server, which may have a login. */

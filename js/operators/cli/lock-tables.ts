@@ -12,6 +12,7 @@ import {
   nameOf,
 } from '../views/lock-views.js';
 import type { Observer } from '../views/observer.js';
+import { heldFor, restOf } from '../views/words.js';
 import { paint, table } from './terminal.js';
 
 /** The columns by which a table of locks can be sorted. */
@@ -113,7 +114,7 @@ function queueOf(view: LockView): string[] {
   return [String(waiters.length), human(longestWait(view)), named];
 }
 
-/** How long a holder has had the lock: `<` at most, `>` at least. */
+/** How long a holder has had the lock. */
 export function heldOf(holder: Holder | undefined, observer: Observer, now: number): string {
   // Nobody is at work on a slot that is done.
   if (holder?.state === 'done') return '';
@@ -121,8 +122,7 @@ export function heldOf(holder: Holder | undefined, observer: Observer, now: numb
   if (hold === undefined) return '';
   // A single look knows nothing of a token that tells nothing.
   if (hold.began === 'or earlier' && hold.since === now) return '';
-  const sign = { at: '', 'or later': '<', 'or earlier': '>' }[hold.began];
-  return sign + human(Math.max(0, now - hold.since));
+  return heldFor(hold, now);
 }
 
 /** The fence of a share, which its server knows. */
@@ -132,8 +132,7 @@ export function fenceOf({ fence }: Holder): string {
 
 /** How long a lease still lasts, for people. */
 export function leaseOf(holder: Holder | undefined): string {
-  if (holder === undefined) return '';
-  return holder.lease === null ? 'no end' : human(holder.lease);
+  return holder === undefined ? '' : restOf(holder.lease);
 }
 
 /** A table with its heads in bold. */

@@ -8,7 +8,7 @@ import { refusal, targetOf } from '../../base/http.js';
 import { problem } from './release.js';
 
 /** The settings of the access. @internal */
-export interface AccessSettings {
+interface AccessSettings {
   readonly token: string;
   /** Names by which the page may be reached, besides localhost and addresses. */
   readonly hosts: readonly string[];

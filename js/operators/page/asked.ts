@@ -27,7 +27,7 @@ export function askedByNode(request: LockUiRequest, allow: AllowRelease<LockUiRe
     originalPath: beforeQuery(request.originalUrl ?? url),
     host: headers.host,
     header: (name) => headers[name]?.toString(),
-    mayRelease: () => permits(allow, request),
+    mayRelease: () => mayRelease(allow, request),
   };
 }
 
@@ -41,11 +41,11 @@ export function askedByFetch(request: Request, allow: AllowRelease<Request>): As
     originalPath: pathname,
     host: headers.get('host') ?? host,
     header: (name) => headers.get(name) ?? undefined,
-    mayRelease: () => permits(allow, request),
+    mayRelease: () => mayRelease(allow, request),
   };
 }
 
-async function permits<R>(allow: AllowRelease<R>, request: R): Promise<boolean> {
+async function mayRelease<R>(allow: AllowRelease<R>, request: R): Promise<boolean> {
   return typeof allow === 'function' ? (await allow(request)) === true : allow;
 }
 

@@ -1,6 +1,6 @@
 /** The files of the page. They are in the code, so that bundlers take them along. */
 
-/** Their texts by their names, which `js/rolldown.config.mjs` puts here: those of `ui/`, and `people.mjs`. */
+/** Their texts by their names, which `js/rolldown.config.mjs` puts here: those of `ui/`, and `shared.mjs`. */
 declare const PAGE_FILES: Readonly<Record<string, string>>;
 
 const TEXTS = PAGE_FILES;
@@ -12,7 +12,7 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** A file, ready to be sent. @internal */
-export interface StaticFile {
+interface StaticFile {
   readonly type: string;
   readonly text: string;
 }

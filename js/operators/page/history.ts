@@ -1,4 +1,4 @@
-/** What happened to locks, as far as somebody watched. The page loads it too, as a part of `people.mjs`. */
+/** What happened to locks, as far as somebody watched. The page loads it too, as a part of `shared.mjs`. */
 
 /** Who held a lock. @internal */
 export interface Person {
@@ -16,7 +16,7 @@ export interface Happening {
 }
 
 /** A time in which nobody watched, in ms since 1970. @internal */
-export interface Gap {
+interface Gap {
   readonly from: number;
   readonly to: number;
 }

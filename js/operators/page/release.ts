@@ -13,7 +13,7 @@ import { holdersIdOf } from './rows.js';
  *
  * @internal
  */
-export const RELEASE_HEADER = 'holdfast-release';
+const RELEASE_HEADER = 'holdfast-release';
 
 interface Wanted {
   readonly name: string;

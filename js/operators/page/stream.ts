@@ -8,7 +8,7 @@ const UNREAD_BEATS_MAX = 2;
 const encoder = new TextEncoder();
 
 /** What happens to a stream. @internal */
-export interface StreamListener {
+interface StreamListener {
   /** The page must get the whole state. */
   catchUp(): void;
   /** The page has gone, or was closed. */

@@ -1,10 +1,10 @@
 /** The holders and waiters of each lock, as the command line and the page for operators show them. */
 
 import { isLeaderLock } from '../../base/names.js';
-import { printable } from '../../base/printable.js';
 import type { LockMode } from '../../lock/lock.js';
 import type { HeldLockInfo, HoldState, LockSnapshot, PendingLockInfo } from '../../lock/query.js';
 import type { LockManager } from '../../manager/manager.js';
+import { shortName } from './words.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
@@ -115,7 +115,7 @@ export function isDone({ holders }: Pick<LockView, 'holders'>): boolean {
 }
 
 /** How many permits of a lock are held. */
-export function permitsOf({ holders }: Pick<LockView, 'holders'>): number {
+function permitsOf({ holders }: Pick<LockView, 'holders'>): number {
   return holders.reduce((sum, { permits }) => sum + permits, 0);
 }
 
@@ -187,8 +187,7 @@ export function longestWait({ waiters }: LockView): number {
   return waiters.reduce((longest, { waited }) => Math.max(longest, waited), 0);
 }
 
-/** The short name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
+/** The short name of a holder or waiter. */
 export function nameOf({ label, clientId }: Holder | Waiter): string {
-  // Anybody who may write to the server may have written it.
-  return printable(label ?? clientId.slice(-8));
+  return shortName(label, clientId);
 }

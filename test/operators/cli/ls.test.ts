@@ -55,10 +55,10 @@ test('ls tells each lock with its holder, lease and line, and a share with its f
   );
   assert.match(
     whole,
-    /^item:1 +exclusive +web-1 +<\d+(ms|\.\ds) +\d+\.\ds +1 +\d+(ms|\.\ds) +web-2$/,
+    /^item:1 +exclusive +web-1 +≤ \d+(ms|\.\ds) +\d+\.\ds +1 +\d+(ms|\.\ds) +web-2$/,
   );
   const short = locks.clientId.slice(-8);
-  const times = '<\\d+(ms|\\.\\ds) +(\\d+\\.\\ds|1m00s)$';
+  const times = '≤ \\d+(ms|\\.\\ds) +(\\d+\\.\\ds|1m00s)$';
   assert.match(lone, new RegExp(`^item:2 +shared +${short} +${times}`));
   assert.match(joined, new RegExp(`^item:3 +shared +${short} +${second.fence} +${times}`));
 });
@@ -135,10 +135,10 @@ test('ls --sort age puts first what was asked for first, and show tells when', a
   const time = Date.UTC(2100, 0).toString(16).padStart(12, '0');
   const ahead = `hf1.${time}70008${'0'.repeat(15)}.1.late`;
   await server.admin.set('lock:e', ahead, 'PX', 60_000);
-  assert.match((await ends(0, env, 'ls', 'e')).stdout, /^e +exclusive +late +<0ms /m);
+  assert.match((await ends(0, env, 'ls', 'e')).stdout, /^e +exclusive +late +≤ 0ms /m);
   const shown = (await ends(0, env, 'show', 'b')).stdout;
   assert.match(shown, /^HOLDER +CLIENT +FENCE +ASKED +HELD +LEASE$/m);
-  assert.match(shown, /^\S+ +\w{32} +\d\d:\d\d:\d\d +<\d+(ms|\.\ds) +/m);
+  assert.match(shown, /^\S+ +\w{32} +\d\d:\d\d:\d\d +≤ \d+(ms|\.\ds) +/m);
 });
 
 test('ls --json is whole, also for a reader who takes its time', async () => {

@@ -153,7 +153,11 @@ async function events(
   return text;
 }
 
-async function holdersIdOf(name: string, at: URL, headers: Record<string, string>): Promise<string> {
+async function holdersIdOf(
+  name: string,
+  at: URL,
+  headers: Record<string, string>,
+): Promise<string> {
   const text = await events(
     at,
     headers,
@@ -288,7 +292,10 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
         text.includes('\n\n'),
       );
       assert.match(hello, /"title":"Shop","release":true/);
-      const release = { ...headers, 'holdfast-release': JSON.stringify({ name: 'job', holdersId }) };
+      const release = {
+        ...headers,
+        'holdfast-release': JSON.stringify({ name: 'job', holdersId }),
+      };
       const refused = await ask('release', { method: 'POST', headers: release }, base);
       assert.equal(refused.status, 403);
       assert.equal((await locks.query({ name: 'job' })).held.length, 1);

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { ROOT } from '../../support/child.js';
 
 interface Person {
   readonly client: string;
@@ -36,7 +37,7 @@ type New = new (
 let Processes: New;
 
 before(async () => {
-  const path = join(__dirname, '../../../ui/chain.mjs');
+  const path = join(ROOT, 'ui', 'chain.mjs');
   ({ Processes } = await import(path));
 });
 

@@ -65,7 +65,7 @@ async function judge(ask: Ask): Promise<void> {
   const page = await ask('/');
   assert.match(await page.text(), /<table/);
   assert.match(page.headers.get('content-security-policy') ?? '', /default-src 'none'/);
-  for (const name of ['app.mjs', 'people.mjs', 'style.css']) {
+  for (const name of ['app.mjs', 'shared.mjs', 'style.css']) {
     assert.equal((await ask(`/${name}`)).status, 200, name);
   }
   assert.equal((await ask('/none.css')).status, 404);

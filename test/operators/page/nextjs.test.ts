@@ -78,7 +78,7 @@ test('Next.js serves the page, its events, and a payment once', async (t) => {
   await until(async () => (await page())?.status === 200, 'the page', 120_000);
   const bare = await fetch(`${at}/admin/locks`);
   assert.equal(bare.url, `${at}/admin/locks/`);
-  for (const name of ['app.mjs', 'people.mjs', 'style.css']) {
+  for (const name of ['app.mjs', 'shared.mjs', 'style.css']) {
     assert.equal((await fetch(`${at}/admin/locks/${name}`)).status, 200, name);
   }
   const events = await fetch(`${at}/admin/locks/events`);

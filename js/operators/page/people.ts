@@ -1,5 +1,0 @@
-/** The module that the page's scripts share with the server and the command line: they load it as `people.mjs`. */
-
-export { printable } from '../../base/printable.js';
-export { clock, human, moment } from '../../base/time.js';
-export { History } from './history.js';
