@@ -21,7 +21,7 @@ export { native } from './native/addon.js';
 /** @internal */
 export { NativeChannel } from './native/channel.js';
 /** @internal */
-export { Holds } from './native/holds.js';
+export { LockHandles } from './native/handles.js';
 /** @internal */
 export { openOperations } from './native/operations.js';
 /** @internal */

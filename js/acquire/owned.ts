@@ -20,9 +20,9 @@ export async function adoptOfOwner(
 
 /** Releases the hold that an owner has now, never one that it gets later. Answers whether it had one. @internal */
 export async function releaseOfOwner(taker: Taker, name: string, owner: string): Promise<boolean> {
-  for (const holder of taker.context.channel.holders()) {
-    const isMeant = holder instanceof HeldLock && holder.name === name && holder.owner === owner;
-    if (isMeant && (await holder.release())) return true;
+  for (const handle of taker.context.channel.handles()) {
+    const isMeant = handle instanceof HeldLock && handle.name === name && handle.owner === owner;
+    if (isMeant && (await handle.release())) return true;
   }
   const force = async (token: string) => (await taker.force(name, false, [token])) || undefined;
   return (await withToken(taker, name, owner, force)) ?? false;
@@ -40,8 +40,8 @@ async function withToken<T>(
 ): Promise<T | undefined> {
   let before: string | undefined;
   for (;;) {
-    const holders = await taker.holdersOf(name);
-    const token = holders.find((holder) => holder.owner === owner)?.token;
+    const handles = await taker.holdersOf(name);
+    const token = handles.find((handle) => handle.owner === owner)?.token;
     // The owner may get it anew between two steps, but never under the same token.
     if (token === undefined || token === before) return undefined;
     const result = await act(token);

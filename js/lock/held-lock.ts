@@ -5,7 +5,7 @@ import { ownerIn } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
 import { limitIn, permitsIn } from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
-import type { Holder } from '../native/holds.js';
+import type { LockHandle } from '../native/handles.js';
 import type { OutcomeReader } from '../native/operations.js';
 import {
   addRelease,
@@ -77,7 +77,7 @@ const others = new WeakMap<HeldLock, number>();
  *
  * @internal
  */
-export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, SharedHandle {
+export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, SharedHandle {
   readonly name: string;
   readonly fence: number;
 

@@ -160,7 +160,7 @@ function timeoutError(
 const DATED_MS = 10_000;
 
 /** The holder of a lock, or one of those who share it. */
-interface Hold {
+interface HoldElsewhere {
   readonly token: string;
   /** How many share the lock; 0 if it is not shared. */
   readonly holders: number;
@@ -169,7 +169,10 @@ interface Hold {
 }
 
 /** Who holds a lock since when, and until when. */
-function describeHold({ token, holders, heldFor, remaining }: Hold, context: ErrorContext): string {
+function describeHold(
+  { token, holders, heldFor, remaining }: HoldElsewhere,
+  context: ErrorContext,
+): string {
   const one = describeOwner(token, context);
   const owner = holders > 1 ? `${one}, one of ${holders} holders,` : one;
   const most = Date.now() - (askedAt(token)?.getTime() ?? Number.NaN);

@@ -385,7 +385,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** The semaphores of which this manager holds permits, for metrics. @internal */
   heldSemaphores(): { readonly name: string; readonly permits: number; readonly limit: number }[] {
-    return this.#channel.holders().flatMap((holder) => {
+    return this.#channel.handles().flatMap((holder) => {
       if (!(holder instanceof HeldLock) || holder.limit === null || !holder.held) return [];
       const { name, permits, limit } = holder;
       return [{ name, permits, limit }];

@@ -3,7 +3,7 @@
 import { availableParallelism, cpus } from 'node:os';
 import type { native } from './addon.js';
 import { callListeners, nextTurn, orFallback, retryOnce, soon } from './calls.js';
-import { type Holder, Holds } from './holds.js';
+import { type LockHandle, LockHandles } from './handles.js';
 import {
   deliver,
   type OutcomeReader,
@@ -58,11 +58,11 @@ const takeResolve = (): Resolve => {
 /** The operations, leases and notices of one manager. @internal */
 export class NativeChannel {
   readonly #native: InstanceType<typeof native.NativeManager>;
-  readonly #holds = new Holds();
+  readonly #handles = new LockHandles();
   #noticeListener: NoticeListener | undefined;
   /** Notices that came before the listener. */
   #earlyNotices: [code: number, text: string][] = [];
-  /** Losses of this turn of leases whose holders are not known yet. */
+  /** Losses of this turn of leases whose handles are not known yet. */
   readonly #earlyLosses = new Map<number, number>();
   /** The operations of the current microtask. */
   readonly #batch = new OperationBatch();
@@ -171,70 +171,70 @@ export class NativeChannel {
     } while (step(until));
   }
 
-  /** Calls `holder.lose`, once, when its lease is lost. */
-  watch(holder: Holder): void {
-    const early = this.#closing === undefined ? this.#earlyLosses.get(holder.lease) : CLOSED_LOSS;
-    this.#holds.add(holder);
+  /** Calls `handle.lose`, once, when its lease is lost. */
+  watch(handle: LockHandle): void {
+    const early = this.#closing === undefined ? this.#earlyLosses.get(handle.lease) : CLOSED_LOSS;
+    this.#handles.add(handle);
     this.#updateRetention();
     operations.checkForAbandoned();
-    if (early !== undefined) this.#lose(holder, early);
+    if (early !== undefined) this.#lose(handle, early);
   }
 
-  /** Refers to `holder` again: a stand-in that was made of it before lacks what has changed since. */
-  refresh(holder: Holder): void {
-    this.#holds.refresh(holder);
+  /** Refers to `handle` again: a stand-in that was made of it before lacks what has changed since. */
+  refresh(handle: LockHandle): void {
+    this.#handles.refresh(handle);
   }
 
-  /** Forgets a lease whose holder knows that it is over. */
-  forget(holder: Holder): void {
-    this.#holds.delete(holder);
+  /** Forgets a lease whose handle knows that it is over. */
+  forget(handle: LockHandle): void {
+    this.#handles.delete(handle);
     this.#updateRetention();
   }
 
-  /** The holders of all leases, or their stand-ins. */
-  holders(): Holder[] {
-    return this.#holds.all();
+  /** The handles of all leases, or their stand-ins. */
+  handles(): LockHandle[] {
+    return this.#handles.all();
   }
 
   /** All leases were lost. */
   loseAll(reason: number): void {
-    for (const holder of this.#holds.all()) this.#lose(holder, reason);
+    for (const handle of this.#handles.all()) this.#lose(handle, reason);
   }
 
   /** A lease was lost; `reason` is a `LossCode`. */
   lose(lease: number, reason: number): void {
-    const holder = this.#holds.find(lease);
-    if (holder === undefined) {
+    const handle = this.#handles.find(lease);
+    if (handle === undefined) {
       // The lease was released; or it was lost while the event loop was blocked, and its grant is read in this turn.
       if (this.#earlyLosses.size === 0) setImmediate(() => this.#earlyLosses.clear());
       this.#earlyLosses.set(lease, reason);
       return;
     }
-    this.#lose(holder, reason);
+    this.#lose(handle, reason);
   }
 
-  #lose(holder: Holder, reason: number): void {
-    this.#holds.delete(holder);
+  #lose(handle: LockHandle, reason: number): void {
+    this.#handles.delete(handle);
     this.#updateRetention();
-    const listeners = holder.lose(reason);
+    const listeners = handle.lose(reason);
     // Later: a listener must not run in the middle of the code that finds the loss out.
     soon(() => callListeners(listeners));
   }
 
   /** Reports the locks that nothing refers to any more. Answers whether any lock is held. */
   findAbandoned(): boolean {
-    for (const listeners of this.#holds.findAbandoned(this.clock())) callListeners(listeners);
-    return this.#holds.size > 0;
+    for (const listeners of this.#handles.findAbandoned(this.clock())) callListeners(listeners);
+    return this.#handles.size > 0;
   }
 
   /** How many locks nothing referred to any more while they were held, since the beginning. */
   get abandoned(): number {
-    return this.#holds.abandoned;
+    return this.#handles.abandoned;
   }
 
   /** For how long the oldest lock has been held that is to end before its process does, in ms. */
   get oldestHold(): number {
-    return this.#ageOf(this.#holds.oldest) ?? 0;
+    return this.#ageOf(this.#handles.oldest) ?? 0;
   }
 
   /** The time since then, in ms. */
@@ -245,7 +245,7 @@ export class NativeChannel {
   /** For how long the lock with this token has been held, in ms; undefined if no caller of this manager holds it. */
   heldFor(tokenId: number): number | undefined {
     for (const lease of leasesOf(tokenId)) {
-      const age = this.#ageOf(this.#holds.find(lease)?.since);
+      const age = this.#ageOf(this.#handles.find(lease)?.since);
       if (age !== undefined) return age;
     }
     return undefined;
@@ -293,7 +293,7 @@ export class NativeChannel {
 
   /** Keeps the manager from being collected while it holds locks or has listeners. */
   #updateRetention(): void {
-    const needed = (this.#heard || this.#holds.size > 0) && this.#closing === undefined;
+    const needed = (this.#heard || this.#handles.size > 0) && this.#closing === undefined;
     if (needed === this.#retained) return;
     this.#retained = needed;
     operations.retain(this, needed);

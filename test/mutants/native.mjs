@@ -2,7 +2,7 @@
 
 const CALLS = 'js/native/calls.ts';
 const CHANNEL = 'js/native/channel.ts';
-const HOLDS = 'js/native/holds.ts';
+const HOLDS = 'js/native/handles.ts';
 const OPERATIONS = 'js/native/operations.ts';
 const RECORDS = 'js/native/records.ts';
 
@@ -14,37 +14,37 @@ export default {
       file: HOLDS,
       was: 'if (this.#weak.size > 0) this.#weak.delete(place);',
       becomes: '',
-      tests: ['native/holds'],
+      tests: ['native/handles'],
     },
-    { file: HOLDS, was: '    this.#free.push(place);\n', becomes: '', tests: ['native/holds'] },
-    { file: HOLDS, was: '    this.#weak.clear();\n', becomes: '', tests: ['native/holds'] },
+    { file: HOLDS, was: '    this.#free.push(place);\n', becomes: '', tests: ['native/handles'] },
+    { file: HOLDS, was: '    this.#weak.clear();\n', becomes: '', tests: ['native/handles'] },
     {
       file: HOLDS,
       was: '    this.#abandoned += abandoned.length;\n',
       becomes: '',
-      tests: ['native/holds'],
+      tests: ['native/handles'],
     },
     {
       file: HOLDS,
-      was: 'if (!this.#has(holder)) return false;',
+      was: 'if (!this.#has(handle)) return false;',
       becomes: '',
-      tests: ['native/holds'],
+      tests: ['native/handles'],
     },
     {
       file: HOLDS,
       was: 'const YOUNG_MS = 1_000;',
       becomes: 'const YOUNG_MS = 0;',
-      tests: ['native/holds'],
+      tests: ['native/handles'],
     },
     { file: CHANNEL, was: '    this.loseAll(CLOSED_LOSS);\n', becomes: '' },
     {
       file: CHANNEL,
-      was: 'this.#closing === undefined ? this.#earlyLosses.get(holder.lease) : CLOSED_LOSS',
-      becomes: 'this.#earlyLosses.get(holder.lease)',
+      was: 'this.#closing === undefined ? this.#earlyLosses.get(handle.lease) : CLOSED_LOSS',
+      becomes: 'this.#earlyLosses.get(handle.lease)',
     },
     {
       file: CHANNEL,
-      was: 'if (early !== undefined) this.#lose(holder, early);',
+      was: 'if (early !== undefined) this.#lose(handle, early);',
       becomes: '',
     },
     {

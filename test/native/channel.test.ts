@@ -21,13 +21,13 @@ interface Channel {
   cancel(ticket: Ticket): void;
   close(): Promise<Outcome>;
   findAbandoned(now: number): boolean;
-  forget(holder: Holder): void;
+  forget(handle: Holder): void;
   heldFor(tokenId: number): number | undefined;
   lose(lease: number, reason: number): void;
   notify(code: number, text: string): void;
   onNotice(listener: (code: number, text: string) => void): void;
   submit(operation: object): Promise<Outcome>;
-  watch(holder: Holder): void;
+  watch(handle: Holder): void;
 }
 
 interface Internals {
@@ -49,7 +49,7 @@ const { NativeChannel, records, openOperations, prepare } =
 const { CLOSED_LOSS, LossCode, OutcomeCode } = records;
 const STOLEN = LossCode['Stolen'] as number;
 
-/** A holder that records why it was lost. */
+/** A handle that records why it was lost. */
 class Holder {
   place = 0;
   readonly lasts = false;
@@ -90,23 +90,23 @@ afterEach(async () => {
 });
 
 test('a loss is noted at once and told later, once', async () => {
-  const holder = new Holder(7);
-  channel.watch(holder);
+  const handle = new Holder(7);
+  channel.watch(handle);
   channel.lose(7, STOLEN);
-  assert.deepEqual([holder.losses, holder.told], [[STOLEN], []]);
+  assert.deepEqual([handle.losses, handle.told], [[STOLEN], []]);
   await undefined;
-  assert.deepEqual(holder.told, [STOLEN]);
+  assert.deepEqual(handle.told, [STOLEN]);
   channel.lose(7, STOLEN);
-  assert.deepEqual(holder.losses, [STOLEN]);
+  assert.deepEqual(handle.losses, [STOLEN]);
   assert.equal(channel.findAbandoned(0), false, 'it is held no more');
 });
 
-test('a loss that comes before its holder is known is told, in this turn', async () => {
+test('a loss that comes before its handle is known is told, in this turn', async () => {
   channel.lose(7, STOLEN);
   channel.lose(8, STOLEN);
-  const holder = new Holder(7);
-  channel.watch(holder);
-  assert.deepEqual(holder.losses, [STOLEN]);
+  const handle = new Holder(7);
+  channel.watch(handle);
+  assert.deepEqual(handle.losses, [STOLEN]);
   await new Promise(setImmediate);
   await new Promise(setImmediate);
   const later = new Holder(8);
@@ -115,10 +115,10 @@ test('a loss that comes before its holder is known is told, in this turn', async
 });
 
 test('what is held when the manager closes is lost, and so is what is granted later', async () => {
-  const holder = new Holder(7);
-  channel.watch(holder);
+  const handle = new Holder(7);
+  channel.watch(handle);
   const closed = channel.close();
-  assert.deepEqual(holder.losses, [CLOSED_LOSS], 'from the call on');
+  assert.deepEqual(handle.losses, [CLOSED_LOSS], 'from the call on');
   const late = new Holder(8);
   channel.watch(late);
   assert.deepEqual(late.losses, [CLOSED_LOSS]);
@@ -188,13 +188,13 @@ function shareOf(): { share: number } {
 test('the age of a hold is found by every lease of its token, and ends with it', async () => {
   assert.equal(channel.oldestHold, 0);
   for (const lease of [256 * 5, 256 * 6 + 255]) {
-    const holder = new Holder(lease);
-    channel.watch(holder);
+    const handle = new Holder(lease);
+    channel.watch(handle);
     const token = Math.floor(lease / 256);
     await until(() => (channel.heldFor(token) ?? 0) > 0, 'the hold to have an age');
     assert.equal(channel.heldFor(token + 1), undefined);
     assert.ok(channel.oldestHold > 0);
-    channel.forget(holder);
+    channel.forget(handle);
     assert.equal(channel.heldFor(token), undefined);
     assert.equal(channel.oldestHold, 0);
   }

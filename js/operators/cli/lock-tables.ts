@@ -4,7 +4,7 @@ import { Option } from 'commander';
 import { printable } from '../../base/printable.js';
 import { human } from '../../base/time.js';
 import {
-  type Holder,
+  type HolderView,
   isDone,
   type LockView,
   longestWait,
@@ -84,7 +84,7 @@ export function watchedTableOf(
 /** A row for each holder of each lock. What concerns the whole lock is in the first row alone. */
 function rowsOf(
   views: readonly LockView[],
-  rest: (view: LockView, holder: Holder | undefined) => string[],
+  rest: (view: LockView, holder: HolderView | undefined) => string[],
 ): string[][] {
   return views.flatMap((view) => {
     const { name, holders } = view;
@@ -100,7 +100,7 @@ function rowsOf(
 }
 
 /** The name of the holder; for a slot that is done, of the process that ran its job. */
-function ownerOf(holder: Holder): string {
+function ownerOf(holder: HolderView): string {
   return holder.result ? `${nameOf(holder)} (result kept)` : nameOf(holder);
 }
 
@@ -115,7 +115,7 @@ function queueOf(view: LockView): string[] {
 }
 
 /** How long a holder has had the lock. */
-export function heldOf(holder: Holder | undefined, observer: Observer, now: number): string {
+export function heldOf(holder: HolderView | undefined, observer: Observer, now: number): string {
   // Nobody is at work on a slot that is done.
   if (holder?.state === 'done') return '';
   const hold = holder === undefined ? undefined : observer.holdOf(holder);
@@ -126,12 +126,12 @@ export function heldOf(holder: Holder | undefined, observer: Observer, now: numb
 }
 
 /** The fence of a share, which its server knows. */
-export function fenceOf({ fence }: Holder): string {
+export function fenceOf({ fence }: HolderView): string {
   return fence === null ? '' : String(fence);
 }
 
 /** How long a lease still lasts, for people. */
-export function leaseOf(holder: Holder | undefined): string {
+export function leaseOf(holder: HolderView | undefined): string {
   return holder === undefined ? '' : restOf(holder.lease);
 }
 

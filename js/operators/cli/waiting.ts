@@ -6,7 +6,7 @@ import { printable } from '../../base/printable.js';
 import { clock, moment } from '../../base/time.js';
 import type { LockManager } from '../../manager/manager.js';
 import { nameOf, tokensOf, viewOf } from '../views/lock-views.js';
-import { type Hold, Observer } from '../views/observer.js';
+import { type HoldAge, Observer } from '../views/observer.js';
 import { say } from './exit.js';
 import { leaseOf } from './lock-tables.js';
 
@@ -52,7 +52,7 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
 }
 
 /** Since when it is held, as far as is known. */
-function sinceOf(hold: Hold | undefined, now: number): string {
+function sinceOf(hold: HoldAge | undefined, now: number): string {
   const { since, began } = hold ?? { since: now, began: 'or earlier' };
   return began === 'at' ? moment(new Date(since)) : `${moment(new Date(since))} ${began}`;
 }

@@ -7,7 +7,7 @@ import { clock } from '../../base/time.js';
 import type { LockManager } from '../../manager/manager.js';
 import {
   freeLock,
-  type Holder,
+  type HolderView,
   isDone,
   type LockView,
   listLocks,
@@ -186,7 +186,7 @@ function sentence({ time, lock }: Line): string {
   return `${time} ${printable(name)}: ${held}${line}`;
 }
 
-function described(holder: Holder): string {
+function described(holder: HolderView): string {
   const fence = fenceOf(holder);
   return fence === '' ? nameOf(holder) : `${nameOf(holder)} (fence ${fence})`;
 }

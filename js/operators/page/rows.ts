@@ -4,14 +4,14 @@ import { createHash } from 'node:crypto';
 import type { LockMode } from '../../lock/lock.js';
 import type { HoldState } from '../../lock/query.js';
 import {
-  type Holder,
+  type HolderView,
   type LockView,
   nameOf,
   tokensOf,
   type Vote,
-  type Waiter,
+  type WaiterView,
 } from '../views/lock-views.js';
-import type { Change, Hold, Observer } from '../views/observer.js';
+import type { Change, HoldAge, Observer } from '../views/observer.js';
 import type { Happening, Person } from './history.js';
 
 /** One lock. @internal */
@@ -42,7 +42,7 @@ interface RowHolder {
   readonly fence: number | null;
   /** Since when it holds the lock, as far as is known. */
   readonly since: number;
-  readonly began: Hold['began'];
+  readonly began: HoldAge['began'];
   /** The end of the lease; `null` if it never ends by itself. */
   readonly ends: number | null;
 }
@@ -100,7 +100,7 @@ export function happeningOf({ name, kind, from, to }: Change, at: number): Happe
   return { at, name, kind, from: from.map(personOf), to: to.map(personOf) };
 }
 
-function personOf(holder: Holder): Person {
+function personOf(holder: HolderView): Person {
   return { name: nameOf(holder), client: holder.clientId };
 }
 
@@ -108,7 +108,12 @@ function withoutLeases({ holders, ...row }: Row): string {
   return JSON.stringify([row, holders.map(({ ends, ...rest }) => rest)]);
 }
 
-function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
+function holderOf(
+  holder: HolderView,
+  observer: Observer,
+  now: number,
+  before?: RowHolder,
+): RowHolder {
   const { state, result, permits, label, clientId: client, fence, lease } = holder;
   const unseen = { since: now, began: 'or earlier' } as const;
   const { since, began } = observer.holdOf(holder) ?? unseen;
@@ -117,7 +122,7 @@ function holderOf(holder: Holder, observer: Observer, now: number, before?: RowH
 }
 
 function waiterOf(
-  { label, clientId, mode, permits, waited }: Waiter,
+  { label, clientId, mode, permits, waited }: WaiterView,
   now: number,
   before?: RowWaiter,
 ): RowWaiter {

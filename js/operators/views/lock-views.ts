@@ -15,8 +15,8 @@ export interface LockView {
   readonly mode: LockMode | null;
   /** How many permits may be held at once; `null` where there is no limit, or nobody knows it. */
   readonly limit: number | null;
-  readonly holders: readonly Holder[];
-  readonly waiters: readonly Waiter[];
+  readonly holders: readonly HolderView[];
+  readonly waiters: readonly WaiterView[];
   /** Of a quorum alone: what each server says. */
   readonly votes?: readonly Vote[];
 }
@@ -32,7 +32,7 @@ export interface Vote {
 }
 
 /** One holder of a lock. */
-export interface Holder {
+export interface HolderView {
   /** How the hold is, see `HeldLockInfo.state`. */
   readonly state: HoldState;
   /** Whether a slot that is done keeps its result. */
@@ -50,10 +50,10 @@ export interface Holder {
 }
 
 /** The tokens of holders. They are never shown: with a token anybody may take the lock over. */
-const TOKENS = new WeakMap<Holder, string>();
+const TOKENS = new WeakMap<HolderView, string>();
 
 /** One waiter for a lock: the callers of one process count as one. */
-export interface Waiter {
+export interface WaiterView {
   readonly label: string | null;
   readonly clientId: string;
   readonly mode: LockMode;
@@ -153,7 +153,7 @@ function limitOf(holders: readonly HeldLockInfo[]): number | null {
   return limits.length === 0 ? null : Math.min(...limits);
 }
 
-function holderOf({ token, ttl: lease, ...info }: HeldLockInfo): Holder {
+function holderOf({ token, ttl: lease, ...info }: HeldLockInfo): HolderView {
   const { state, result, permits, label, clientId, askedAt, fence } = info;
   const holder = { state, result, permits, label, clientId, askedAt, fence, lease };
   TOKENS.set(holder, token);
@@ -161,7 +161,7 @@ function holderOf({ token, ttl: lease, ...info }: HeldLockInfo): Holder {
 }
 
 /** The same holder under another label. */
-export function withLabel(holder: Holder, label: string | null): Holder {
+export function withLabel(holder: HolderView, label: string | null): HolderView {
   const renamed = { ...holder, label };
   TOKENS.set(renamed, TOKENS.get(holder) ?? '');
   return renamed;
@@ -178,7 +178,14 @@ function firstOfEach(waiters: readonly PendingLockInfo[]): PendingLockInfo[] {
   return waiters.filter(({ clientId }) => !seen.has(clientId) && seen.add(clientId));
 }
 
-function waiterOf({ label, clientId, mode, permits, position, waited }: PendingLockInfo): Waiter {
+function waiterOf({
+  label,
+  clientId,
+  mode,
+  permits,
+  position,
+  waited,
+}: PendingLockInfo): WaiterView {
   return { label, clientId, mode, permits, position, waited };
 }
 
@@ -188,6 +195,6 @@ export function longestWait({ waiters }: LockView): number {
 }
 
 /** The short name of a holder or waiter. */
-export function nameOf({ label, clientId }: Holder | Waiter): string {
+export function nameOf({ label, clientId }: HolderView | WaiterView): string {
   return shortName(label, clientId);
 }

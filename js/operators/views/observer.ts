@@ -1,13 +1,13 @@
 /** What can be known of locks by looking again and again: since when they are held, and how often they changed hands. */
 
-import { type Holder, isDone, type LockView, tokensOf } from './lock-views.js';
+import { type HolderView, isDone, type LockView, tokensOf } from './lock-views.js';
 
 /**
  * Since when a holder has a lock, as far as it can be known: the server does not keep it. If a look shows a holder that
  * the look before did not show, it is the time of that look. Of who was there before, the token may tell when it asked
  * for the lock.
  */
-export interface Hold {
+export interface HoldAge {
   /** In ms since 1970. */
   readonly since: number;
   /** The hold began at `since`; or then or later, when it had to wait; or then or earlier. */
@@ -20,8 +20,8 @@ export interface Change {
   /** The lock got an owner, another owner, or has none any more; or a slot of `runOnce` is done. */
   readonly kind: 'acquired' | 'done' | 'freed' | 'moved';
   /** Who held it before, and who holds it now. */
-  readonly from: readonly Holder[];
-  readonly to: readonly Holder[];
+  readonly from: readonly HolderView[];
+  readonly to: readonly HolderView[];
 }
 
 /** A lock is forgotten when so many looks in a row did not show it. */
@@ -30,7 +30,7 @@ const FORGOTTEN_AFTER = 600;
 interface Seen {
   /** The tokens at the last look that showed any. */
   readonly tokens: readonly string[];
-  readonly holders: readonly Holder[];
+  readonly holders: readonly HolderView[];
   readonly changes: number;
   /** The last look that showed the lock. */
   readonly look: number;
@@ -40,7 +40,7 @@ interface Seen {
 export class Observer {
   #look = 0;
   #exact = false;
-  #holds = new Map<string, Hold>();
+  #holds = new Map<string, HoldAge>();
   readonly #seen = new Map<string, Seen>();
 
   /**
@@ -72,7 +72,7 @@ export class Observer {
   }
 
   /** Since when a holder has its lock; undefined if the last look did not show it. */
-  holdOf(holder: Holder): Hold | undefined {
+  holdOf(holder: HolderView): HoldAge | undefined {
     const [token = ''] = tokensOf({ holders: [holder] });
     return this.#holds.get(token);
   }
@@ -88,7 +88,7 @@ export class Observer {
     return this.#seen.get(name)?.changes ?? 0;
   }
 
-  #holdAtFirst({ askedAt }: Holder, now: number): Hold {
+  #holdAtFirst({ askedAt }: HolderView, now: number): HoldAge {
     if (this.#exact) return { since: now, began: 'at' };
     if (askedAt === null) return { since: now, began: 'or earlier' };
     // The clock of its machine may be ahead.

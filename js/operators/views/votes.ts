@@ -3,7 +3,7 @@
 import type { LockManager } from '../../manager/manager.js';
 import {
   freeLock,
-  type Holder,
+  type HolderView,
   type LockView,
   listLocks,
   nameOf,
@@ -55,7 +55,7 @@ export function majorityOf(count: number): number {
 }
 
 function counted(name: string, answers: readonly Answer[], majority: number): LockView {
-  const byToken = new Map<string, Holder[]>();
+  const byToken = new Map<string, HolderView[]>();
   const votes = answers.map(({ server, views, failure }): Vote => {
     const found = views.get(name)?.holders[0];
     if (found === undefined) return { server, by: null, failure };
@@ -71,12 +71,12 @@ function counted(name: string, answers: readonly Answer[], majority: number): Lo
 }
 
 /** The hold lasts for as long as a majority keeps it. */
-function withMajority(holders: readonly Holder[], majority: number): Holder {
-  const rest = ({ lease }: Holder) => lease ?? Number.POSITIVE_INFINITY;
-  return [...holders].sort((a, b) => rest(b) - rest(a))[majority - 1] as Holder;
+function withMajority(holders: readonly HolderView[], majority: number): HolderView {
+  const rest = ({ lease }: HolderView) => lease ?? Number.POSITIVE_INFINITY;
+  return [...holders].sort((a, b) => rest(b) - rest(a))[majority - 1] as HolderView;
 }
 
 /** On a quorum a token ends with the number of the attempt, which is no part of the label. */
-function withoutAttempt(holder: Holder): Holder {
+function withoutAttempt(holder: HolderView): HolderView {
   return withLabel(holder, holder.label?.replace(/(?:^|\.)\d+$/, '') || null);
 }

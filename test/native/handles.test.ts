@@ -3,34 +3,36 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-/** The data of a lock in `Holds`. */
-interface Holder {
+/** The data of a lock in `LockHandles`. */
+interface LockHandle {
   readonly lease: number;
   place: number;
   readonly since: number;
   readonly lasts: boolean;
   lose(reason: number): () => void;
-  standIn(): Holder | undefined;
+  standIn(): LockHandle | undefined;
   abandon(): () => void;
 }
 
-interface Holds {
+interface LockHandles {
   readonly abandoned: number;
   readonly oldest: number | undefined;
   readonly size: number;
-  add(holder: Holder): void;
-  find(lease: number): Holder | undefined;
-  all(): Holder[];
-  refresh(holder: Holder): void;
-  delete(holder: Holder): boolean;
+  add(handle: LockHandle): void;
+  find(lease: number): LockHandle | undefined;
+  all(): LockHandle[];
+  refresh(handle: LockHandle): void;
+  delete(handle: LockHandle): boolean;
   findAbandoned(now: number): (() => void)[];
 }
 
 // It is internal: it is reached by path, past the package's exports.
-const { Holds } = require('../../../dist/internals.js') as { Holds: new () => Holds };
+const { LockHandles } = require('../../../dist/internals.js') as {
+  LockHandles: new () => LockHandles;
+};
 
-/** A holder that records that it was abandoned. */
-class Noted implements Holder {
+/** A handle that records that it was abandoned. */
+class Noted implements LockHandle {
   readonly lasts = false;
   left = false;
   place = 0;
@@ -59,19 +61,19 @@ async function collected(): Promise<void> {
 }
 
 /** Runs a collection, then the search. */
-async function look(holds: Holds, now: number): Promise<void> {
+async function look(holds: LockHandles, now: number): Promise<void> {
   await collected();
   for (const tell of holds.findAbandoned(now)) tell();
 }
 
-/** Adds `count` holders to which nothing refers. */
-function forget(holds: Holds, noted: number[], count: number, since = 0): void {
+/** Adds `count` handles to which nothing refers. */
+function forget(holds: LockHandles, noted: number[], count: number, since = 0): void {
   const first = holds.size;
   for (let i = first; i < first + count; i++) holds.add(new Noted(i, noted, since));
 }
 
-test('a holder that nobody refers to is found once, and one that somebody has is not', async () => {
-  const holds = new Holds();
+test('a handle that nobody refers to is found once, and one that somebody has is not', async () => {
+  const holds = new LockHandles();
   const noted: number[] = [];
   forget(holds, noted, 2);
   const kept = new Noted(2, noted);
@@ -84,8 +86,8 @@ test('a holder that nobody refers to is found once, and one that somebody has is
   assert.equal(holds.find(0)?.lease, 0);
 });
 
-test('a young holder is not looked at', async () => {
-  const holds = new Holds();
+test('a young handle is not looked at', async () => {
+  const holds = new LockHandles();
   const noted: number[] = [];
   forget(holds, noted, 1, 4_500);
   for (let round = 0; round < 3; round++) await look(holds, 5_000);
@@ -95,16 +97,16 @@ test('a young holder is not looked at', async () => {
 });
 
 test('very many are looked at by turns, a thousand at a time, and all of them in the end', async () => {
-  const holds = new Holds();
+  const holds = new LockHandles();
   const noted: number[] = [];
   const kept = Array.from({ length: 2_500 }, (_, i) => new Noted(i, noted));
-  for (const holder of kept) holds.add(holder);
+  for (const handle of kept) holds.add(handle);
   forget(holds, noted, 100);
   let standIns = 0;
-  for (const holder of kept) {
-    holder.standIn = () => {
+  for (const handle of kept) {
+    handle.standIn = () => {
       standIns += 1;
-      return Noted.prototype.standIn.call(holder);
+      return Noted.prototype.standIn.call(handle);
     };
   }
   await look(holds, 5_000);
@@ -112,49 +114,49 @@ test('very many are looked at by turns, a thousand at a time, and all of them in
   for (let round = 0; round < 8; round++) await look(holds, 5_000);
   assert.equal(noted.length, 100);
   assert.deepEqual(holds.all().slice(0, kept.length), kept);
-  assert.ok(kept.every((holder) => holds.find(holder.lease) === holder));
+  assert.ok(kept.every((handle) => holds.find(handle.lease) === handle));
 });
 
 test('without a collection nothing is found, and nothing is forgotten', () => {
-  const holds = new Holds();
+  const holds = new LockHandles();
   const noted: number[] = [];
   forget(holds, noted, 10);
   for (let round = 0; round < 5; round++) assert.deepEqual(holds.findAbandoned(5_000), []);
   assert.equal(holds.size, 10);
 });
 
-test('a holder that was refreshed stays as it is, even if nothing else refers to it', async () => {
-  const holds = new Holds();
+test('a handle that was refreshed stays as it is, even if nothing else refers to it', async () => {
+  const holds = new LockHandles();
   const noted: number[] = [];
   const add = () => {
-    const holder = new Noted(0, noted);
-    holds.add(holder);
-    return holder;
+    const handle = new Noted(0, noted);
+    holds.add(handle);
+    return handle;
   };
-  let holder: Noted | undefined = add();
+  let handle: Noted | undefined = add();
   holds.findAbandoned(5_000);
-  // The reference was weak; from now on the holder must be referred to, as one whose signal was read.
-  holder.standIn = () => undefined;
-  holds.refresh(holder);
-  holder = undefined;
+  // The reference was weak; from now on the handle must be referred to, as one whose signal was read.
+  handle.standIn = () => undefined;
+  holds.refresh(handle);
+  handle = undefined;
   for (let round = 0; round < 3; round++) await look(holds, 5_000);
   assert.deepEqual(noted, []);
   assert.equal(holds.find(0)?.standIn(), undefined);
 });
 
 test('the oldest is the one that began first, also after a look', async () => {
-  const holds = new Holds();
+  const holds = new LockHandles();
   assert.equal(holds.oldest, undefined);
   forget(holds, [], 1, 10);
   forget(holds, [], 1, 20);
   for (let round = 0; round < 3; round++) await look(holds, 5_000);
   assert.equal(holds.oldest, 10);
-  for (const holder of holds.all().slice(0, 1)) holds.delete(holder);
+  for (const handle of holds.all().slice(0, 1)) holds.delete(handle);
   assert.equal(holds.oldest, 20);
 });
 
 test('a place serves again, and what had it before ends no other hold', async () => {
-  const holds = new Holds();
+  const holds = new LockHandles();
   const [first, second, third] = [1, 2, 3].map((lease) => new Noted(lease, [])) as [
     Noted,
     Noted,
@@ -177,14 +179,14 @@ test('a place serves again, and what had it before ends no other hold', async ()
   assert.equal(holds.size, 2);
 });
 
-test('a hold that ends while its holder is referred to weakly leaves nothing to be reported', async () => {
-  const holds = new Holds();
+test('a hold that ends while its handle is referred to weakly leaves nothing to be reported', async () => {
+  const holds = new LockHandles();
   const noted: number[] = [];
   const end = () => {
-    const holder = new Noted(0, noted);
-    holds.add(holder);
+    const handle = new Noted(0, noted);
+    holds.add(handle);
     holds.findAbandoned(5_000);
-    assert.equal(holds.delete(holder), true);
+    assert.equal(holds.delete(handle), true);
   };
   end();
   await look(holds, 5_000);
@@ -198,13 +200,13 @@ test('a hold that ends while its holder is referred to weakly leaves nothing to 
 });
 
 test('a place that is free is used before a new one, over and over', () => {
-  const holds = new Holds();
+  const holds = new LockHandles();
   for (let lease = 0; lease < 1_000; lease++) {
-    const holder = new Noted(lease, []);
-    holds.add(holder);
-    assert.deepEqual([holder.place, holds.size], [0, 1]);
-    assert.equal(holds.delete(holder), true);
-    assert.equal(holds.delete(holder), false);
+    const handle = new Noted(lease, []);
+    holds.add(handle);
+    assert.deepEqual([handle.place, holds.size], [0, 1]);
+    assert.equal(holds.delete(handle), true);
+    assert.equal(holds.delete(handle), false);
   }
   assert.equal(holds.size, 0);
 });
