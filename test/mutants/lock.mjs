@@ -7,13 +7,6 @@ const SET = 'js/lock/lock-set.ts';
 export default {
   tests: ['lock/states'],
   mistakes: [
-    {
-      file: SET,
-      was: '        await releaseTaken();\n        return null;',
-      becomes: '        return null;',
-    },
-    { file: SET, was: '    await releaseTaken();\n    throw error;', becomes: '    throw error;' },
-    { file: SET, was: 'for (const lock of taken.values()) assertStillHeld(lock);', becomes: '' },
     { file: SET, was: 'if (signal.aborted) lost();\n        else signal', becomes: 'signal' },
     {
       file: SET,
@@ -35,7 +28,7 @@ export default {
     { file: HELD, was: "[LossCode.Adopted]: 'adopted'", becomes: "[LossCode.Adopted]: 'stolen'" },
     {
       file: HELD,
-      was: 'if (quiet && (this.#is(RELEASED) || this.#abort === undefined)) return;',
+      was: 'if (quiet && this.#is(RELEASED)) return () => {};',
       becomes: 'if (quiet) return;',
     },
     { file: HELD, was: '    this.#flags |= SHARED;\n', becomes: '' },

@@ -42,7 +42,7 @@ export default {
       was: "return site === 'same-origin';",
       becomes: "return site !== 'cross-site';",
     },
-    { file: 'js/operators/page/release.ts', was: ', { owner: tokensOf(view) }', becomes: '' },
+    { file: 'js/operators/page/release.ts', was: ', { token: tokensOf(view) }', becomes: '' },
     {
       file: 'js/operators/page/options.ts',
       was: 'allowRelease: false,',
