@@ -17,6 +17,10 @@ export const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waite
 const SUFFIX_LENGTHS = [...RESERVED_SUFFIXES].map(({ length }) => length);
 const SUFFIX_MIN = Math.min(...SUFFIX_LENGTHS);
 const SUFFIX_MAX = Math.max(...SUFFIX_LENGTHS);
+/** The ends of these ends. Only a name that is one of them makes a key with such an end, whatever the prefix is. */
+const SUFFIX_ENDS = new Set(
+  [...RESERVED_SUFFIXES].flatMap((suffix) => [...suffix].map((_, from) => suffix.slice(from))),
+);
 const LEADER = 'leader:';
 const MARK = 'once:';
 const BEFORE_SLOT = '@';
@@ -119,8 +123,8 @@ function hasTag(key: string): boolean {
  * @internal
  */
 export function checkKey(prefix: string, name: string): void {
-  // A longer name would have to end in a whole suffix, which `checkName` refuses.
-  if (name.length >= SUFFIX_MAX) return;
+  // Most names need no joined key. A longer one would have to end in a whole suffix, which `checkName` refuses.
+  if (name.length >= SUFFIX_MAX || !SUFFIX_ENDS.has(name)) return;
   const key = prefix + name;
   if (reservedSuffixOf(key) === undefined) return;
   if (isCounter(key)) throw neededBy(prefix, name, 'the fences of all locks come from it');

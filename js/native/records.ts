@@ -25,6 +25,8 @@ export {
   WAIT_STEAL,
 };
 
+const { Acquire: ACQUIRE, Release: RELEASE } = OpKind;
+
 /** A `LossCode` of this side: closing a manager gives its locks up. @internal */
 export const CLOSED_LOSS = -1;
 
@@ -76,10 +78,10 @@ export class AcquireOperation implements Operation {
 
   addTo(batch: OperationBatch, entry: number): void {
     const { ttl, wait, share, maxHold, renew, leaveToExpire, linger, permits } = this.request;
-    const [stall, left] = [stallLimit(this.request), +leaveToExpire];
+    const stall = stallLimit(this.request);
+    const left = +leaveToExpire;
     // One by one: this is the most frequent operation.
-    const { Acquire } = OpKind;
-    batch.add(entry, Acquire, ttl, wait, share, maxHold, stall, +renew, left, linger, permits);
+    batch.add(entry, ACQUIRE, ttl, wait, share, maxHold, stall, +renew, left, linger, permits);
     batch.addString(this.name);
     batch.addLabel(this.request.label);
   }
@@ -181,7 +183,7 @@ export function addRelease(
   lease: number,
   exported: boolean,
 ): void {
-  batch.add(entry, OpKind.Release, lease, Number(exported));
+  batch.add(entry, RELEASE, lease, Number(exported));
 }
 
 function holdNumbers(hold: HoldNumbers): number[] {
