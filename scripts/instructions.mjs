@@ -1,28 +1,43 @@
-// Counts what an acquire and its release cost the client in instructions and cache misses, beside `limit` (bench/pairs).
-// A machine's speed varies by a third within minutes; these counts hardly do, so they show a change of a few percent.
-// Needs valgrind. What the kernel does is not counted.
+// Counts what a lock costs the client in instructions and cache misses. A machine's speed varies by a third within minutes;
+// these counts hardly do on a machine that does nothing else, so they show a change of a few percent. Needs valgrind. What
+// the kernel does is not counted.
 //
-//   npm run instructions [-- --levels 64,1000] [--pairs 30000]
+//   npm run instructions [-- WORD...]        the scenarios whose name contains a word, or all
+//   npm run instructions -- --check          fails if one costs more than 2 % more than instructions/figures.json says
+//   npm run instructions -- --accept         writes the counts there; the commit says what was bought with them
+//   npm run instructions -- --units 30000    how many are counted
+//
+// Figures are relative to `limit`, the hand-written snippet without a client library, counted in the same run: another
+// version of Node changes both.
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { namesFor } from '../bench/pairs/measure.mjs';
-import { PEERS, YARDSTICK } from '../bench/pairs/peers.mjs';
+import { YARDSTICK } from '../bench/pairs/peers.mjs';
 import { startOwnServer } from '../bench/server.mjs';
+import { countsOf } from './instructions/profile.mjs';
+import { SCENARIOS } from './instructions/scenarios.mjs';
 
-const { values: options } = parseArgs({
+/** More than this part above its figure fails. */
+const TOLERANCE = 0.02;
+/** Units before the counted ones, per counted unit: until V8 has compiled what it runs. */
+const WARM_UP = 3;
+const FIGURES = join(import.meta.dirname, 'instructions', 'figures.json');
+const COLUMNS = ['all', 'addon', 'node', 'compiled', 'C library', 'L1i miss', 'L1d miss'];
+const PARTS = COLUMNS.slice(0, 5);
+
+const { values: options, positionals: words } = parseArgs({
+  allowPositionals: true,
   options: {
-    levels: { type: 'string', default: '64,1000' },
-    pairs: { type: 'string', default: '30000' },
-    /** Set by this script for the process that it counts: participant and URL. */
+    units: { type: 'string', default: '30000' },
+    check: { type: 'boolean', default: false },
+    accept: { type: 'boolean', default: false },
+    /** Set by this script for the process that it counts: scenario and URL. */
     worker: { type: 'string', multiple: true },
   },
 });
-const pairs = Number(options.pairs);
-const levels = options.levels.split(',').map(Number);
 if (options.worker === undefined) await report();
 else await work(...options.worker);
 
@@ -30,24 +45,32 @@ async function report() {
   const server = await startOwnServer();
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-instructions-'));
   try {
-    console.log(
-      'INSTRUCTIONS  acquire + release of distinct names, per pair, without the kernel\n',
-    );
-    console.log(row(['', 'all', 'addon', 'node', 'compiled', 'C library', 'L1i miss', 'L1d miss']));
-    for (const level of levels) {
-      for (const id of ['holdfast', YARDSTICK]) {
-        const file = join(folder, `${id}.${level}`);
-        count(file, id, server.url, level);
-        console.log(row([`${level} in flight, ${id}`, ...columns(readFileSync(file, 'utf8'))]));
-      }
+    console.log('INSTRUCTIONS  per unit, without the kernel\n');
+    console.log(row('', [...COLUMNS, `/ ${YARDSTICK}`]));
+    const counts = {};
+    for (const scenario of chosen()) {
+      counts[scenario] = count(scenario, server.url, join(folder, 'profile'));
+      const relative = (counts[scenario].all / counts[YARDSTICK].all).toFixed(3);
+      console.log(
+        row(scenario, [...COLUMNS.map((each) => written(counts[scenario][each])), relative]),
+      );
     }
+    if (options.accept) accept(counts);
+    if (options.check) check(counts);
   } finally {
     rmSync(folder, { recursive: true });
     await server.stop();
   }
 }
 
-function count(file, id, url, level) {
+/** The yardstick comes first. */
+function chosen() {
+  const all = Object.keys(SCENARIOS);
+  if (words.length === 0) return all;
+  return all.filter((each) => each === YARDSTICK || words.some((word) => each.includes(word)));
+}
+
+function count(scenario, url, file) {
   const valgrind = [
     '--tool=callgrind',
     '--instr-atstart=no',
@@ -55,77 +78,64 @@ function count(file, id, url, level) {
     '--smc-check=all-non-file',
     `--callgrind-out-file=${file}`,
   ];
-  const own = ['--levels', String(level), '--pairs', String(pairs)];
-  const args = [import.meta.filename, ...own, '--worker', id, '--worker', url];
-  execFileSync('valgrind', [...valgrind, process.execPath, ...args], { stdio: 'pipe' });
+  const own = ['--units', options.units, '--worker', scenario, '--worker', url];
+  const args = [...valgrind, process.execPath, import.meta.filename, ...own];
+  const stdout = execFileSync('valgrind', args, {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  return countsOf(readFileSync(file, 'utf8'), Number(stdout));
 }
 
-/** The numbers of one run: instructions in all and by file, then misses. */
-function columns(profile) {
-  const totals = costs(profile);
-  const sum = (index, wanted = () => true) =>
-    [...totals].reduce((all, [file, cost]) => all + (wanted(file) ? cost[index] : 0), 0) / pairs;
-  const by = (pattern) => sum(0, (file) => pattern.test(file));
-  const [instructions, codeMiss, readMiss, writeMiss] = [0, 3, 4, 5].map((index) => sum(index));
-  const files = [/holdfast/, /\/node$/, /^\?\?\?$/, /libc|ld-linux/].map(by);
-  return [instructions, ...files, codeMiss, readMiss + writeMiss].map((each) =>
-    Math.round(each).toLocaleString('en'),
-  );
-}
-
-/**
- * The costs of each file's own code. A line of numbers after `calls=` is what a call cost, which its callee has counted.
- *
- * Source: <https://valgrind.org/docs/manual/cl-format.html>
- */
-function costs(profile) {
-  const names = new Map();
-  const totals = new Map();
-  let total;
-  let isCall = false;
-  for (const line of profile.split('\n')) {
-    const object = /^c?ob=\((\d+)\)(?: (.*))?$/.exec(line);
-    if (object !== null) {
-      const [, id, name] = object;
-      if (name !== undefined) names.set(id, name);
-      const file = names.get(id);
-      if (!totals.has(file)) totals.set(file, Array(9).fill(0));
-      if (line.startsWith('ob=')) total = totals.get(file);
-    } else if (line.startsWith('calls=')) {
-      isCall = true;
-    } else if (/^[\d+*-]/.test(line)) {
-      if (!isCall)
-        for (const [i, cost] of line.split(' ').slice(1).entries()) total[i] += Number(cost);
-      isCall = false;
-    }
-  }
-  return totals;
-}
-
-function row([head, ...cells]) {
-  return head.padEnd(26) + cells.map((cell) => cell.padStart(11)).join('');
-}
-
-/** Runs under valgrind: twice as many pairs first, until V8 has compiled what it runs. */
-async function work(id, url) {
-  const [level] = levels;
-  const peer = await PEERS.find((each) => each.id === id).open(url);
-  const names = namesFor(id, level);
-  await run(peer, names, level, 2 * pairs);
+/** Runs under valgrind, and prints how many units were counted. */
+async function work(scenario, url) {
+  const { open, units: part = 1 } = SCENARIOS[scenario];
+  const units = Math.ceil(Number(options.units) * part);
+  const run = await open(url);
+  await run(WARM_UP * units);
   const instrument = (on) => execFileSync('callgrind_control', ['-i', on, String(process.pid)]);
   instrument('on');
-  await run(peer, names, level, pairs);
+  const counted = await run(units);
   instrument('off');
-  process.exit();
+  process.stdout.write(String(counted), () => process.exit());
 }
 
-function run(peer, names, level, count) {
-  let left = count;
-  const loop = async (slot) => {
-    for (let index = slot; left > 0; index = (index + level) % names.length) {
-      left -= 1;
-      await peer.release(names[index], await peer.acquire(names[index]));
-    }
-  };
-  return Promise.all(Array.from({ length: level }, (_, slot) => loop(slot)));
+function accept(counts) {
+  const known = words.length === 0 ? {} : JSON.parse(readFileSync(FIGURES, 'utf8'));
+  for (const [scenario, each] of Object.entries(counts)) {
+    if (scenario !== YARDSTICK) known[scenario] = relativeTo(counts[YARDSTICK], each);
+  }
+  writeFileSync(FIGURES, `${JSON.stringify(known, null, 2)}\n`);
+}
+
+function check(counts) {
+  const figures = JSON.parse(readFileSync(FIGURES, 'utf8'));
+  const dearer = Object.entries(counts).flatMap(([scenario, each]) => {
+    if (scenario === YARDSTICK) return [];
+    const [now, before] = [relativeTo(counts[YARDSTICK], each), figures[scenario]];
+    if (before === undefined) return [`${scenario}: no figure; run with --accept`];
+    if (now.all <= before.all * (1 + TOLERANCE)) return [];
+    const parts = PARTS.map((part) => `${part} ${before[part]} -> ${now[part]}`);
+    return [`${scenario}: ${percent(now.all / before.all - 1)} more, ${parts.join(', ')}`];
+  });
+  if (dearer.length === 0) return;
+  console.error(`\nA lock costs more, relative to ${YARDSTICK}:\n${dearer.join('\n')}`);
+  process.exitCode = 1;
+}
+
+function relativeTo(yardstick, counts) {
+  const parts = PARTS.map((part) => [part, Number((counts[part] / yardstick.all).toFixed(4))]);
+  return Object.fromEntries(parts);
+}
+
+function percent(part) {
+  return `${(100 * part).toFixed(1)} %`;
+}
+
+function written(count) {
+  return Math.round(count).toLocaleString('en');
+}
+
+function row(head, cells) {
+  return head.padEnd(26) + cells.map((cell) => cell.padStart(11)).join('');
 }

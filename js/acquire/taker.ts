@@ -71,7 +71,7 @@ export class Taker {
     return this.#channel.clock();
   }
 
-  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
+  /** The time by the clock of a lock's server, in ms since 1970; undefined if it is unknown. */
   serverTime(name: string): number | undefined {
     return this.#channel.serverTime(name);
   }

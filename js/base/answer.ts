@@ -13,7 +13,7 @@ export interface Answer {
   readonly copy?: boolean;
 }
 
-/** What is used of a reply of Fastify. @internal */
+/** The part of Fastify's reply that is used. @internal */
 export interface Reply {
   readonly raw: ServerResponse;
   readonly sent?: boolean;

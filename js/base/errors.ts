@@ -343,7 +343,7 @@ export class LockUnmarkedError extends LockError {
   declare readonly code: 'ERR_LOCK_UNMARKED';
   /** The name of the slot. */
   readonly slot: string;
-  /** What the body returned. */
+  /** The return value of the body. */
   readonly result: unknown;
 
   /** Called by holdfast, and by tests of a service that handles the error. */

@@ -1,4 +1,4 @@
-/** What the middleware for HTTP has in common: how it reads a target, and how it refuses a request. */
+/** Parts of the middleware for HTTP: how it reads a target, and how it refuses a request. */
 
 import type { Answer } from './answer.js';
 

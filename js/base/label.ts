@@ -73,7 +73,7 @@ function runs(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // That of another user runs, but may not be signalled.
+    // A process of another user runs, but may not be signalled.
     return (error as NodeJS.ErrnoException).code !== 'ESRCH';
   }
 }

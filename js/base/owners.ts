@@ -18,7 +18,7 @@ export function checkOwner(owner: unknown): asserts owner is string {
   throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
-/** What stands in place of a label in the tokens of an owner: two owners never have the same. @internal */
+/** The text in place of a label in the tokens of an owner: two owners never have the same. @internal */
 export function labelOfOwner(owner: string): string {
   return `${MARK}${escaped(owner)}`;
 }

@@ -27,7 +27,7 @@ export function askedAt(token: string): Date | null {
  * @internal
  */
 export interface DoneMark {
-  /** Of a job with planned times the last that is done, as `toISOString()` writes it. */
+  /** The last planned time that is done, as `toISOString()` writes it; only of a job with planned times. */
   readonly time?: string | undefined;
   /** The result that the slot keeps. */
   readonly json?: string | undefined;
@@ -41,7 +41,7 @@ export function writeMark(token: string, { time, json }: DoneMark): string {
   return `${token} done${planned}${json === undefined ? '' : ` ${json}`}`;
 }
 
-/** What a value says of a slot that is done; undefined for any other value. @internal */
+/** Reads the mark of a slot that is done; undefined for any other value. @internal */
 export function readMark(value: string): DoneMark | undefined {
   const [, token, time, json] = MARK.exec(value) ?? [];
   // Other code may hold a lock by any value.

@@ -117,7 +117,7 @@ export async function fencedSet(
  */
 function guardOf(key: string): string {
   if (hashTagOf(key) !== undefined) return `${key}::guard`;
-  // What stands in braces ends at the first brace that closes.
+  // The text in braces ends at the first brace that closes.
   if (key !== '' && !key.includes('}')) return `{${key}}:guard`;
   return `{${slotTagOf(key)}}:${key}:braced:guard`;
 }

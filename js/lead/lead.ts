@@ -18,7 +18,7 @@ import { LeaderTerm } from './term.js';
 const PAUSE_MS_FIRST = 100;
 const PAUSE_MS_MAX = 10_000;
 
-/** Those of the process: a test may replace them. */
+/** The timers of the process: a test may replace them. */
 const { clearTimeout, setTimeout } = globalThis;
 
 /** See `LockManager.lead`. `nested`: the call is made under a request that holds the lock of the leader. @internal */

@@ -11,7 +11,7 @@ export interface TermListener {
   steppedDown(term: Term, end: TermEnd): void;
 }
 
-/** Those of the process: a test may replace them. */
+/** The timers of the process: a test may replace them. */
 const { clearInterval, setInterval } = globalThis;
 /** The longest interval that there is. */
 const INTERVAL_MS = 2 ** 31 - 1;

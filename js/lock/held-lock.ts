@@ -412,7 +412,7 @@ const REASONS: Readonly<Record<number, LockLostReason>> = {
   [LossCode.Stolen]: 'stolen',
 };
 
-/** What an owner may have done elsewhere that ends a hold so. */
+/** The acts of an owner elsewhere that end a hold so. */
 const OWNER_HAS: Readonly<Partial<Record<LockLostReason, string>>> = {
   adopted: ', or its owner has acquired it again',
   expired: ', or its owner has released it elsewhere',

@@ -18,7 +18,7 @@ export function withOrigin<Request extends { readonly origin: string | undefined
   return { ...request, origin: callsOf(at) };
 }
 
-/** What `Error.captureStackTrace` makes of an object. V8 writes the stack out when it is first read. @internal */
+/** An object that `Error.captureStackTrace` has given a stack. V8 writes the stack out when it is first read. @internal */
 export interface Captured {
   readonly stack?: string;
 }

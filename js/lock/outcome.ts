@@ -168,7 +168,7 @@ interface HoldElsewhere {
   readonly remaining: number | undefined;
 }
 
-/** Who holds a lock since when, and until when. */
+/** The holder of a lock, since when it holds it, and until when. */
 function describeHold(
   { token, holders, heldFor, remaining }: HoldElsewhere,
   context: ErrorContext,

@@ -29,7 +29,7 @@ export const LOCK_TIMES: ReadonlySet<string> = new Set([
   'wait',
 ]);
 
-/** Those of a lease, without that of the wait. @internal */
+/** The options that are lengths of time of a lease, without that of the wait. @internal */
 export const HOLD_TIMES: ReadonlySet<string> = new Set([
   'linger',
   'maxHold',

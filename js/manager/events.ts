@@ -94,7 +94,7 @@ export interface LockManagerEvents {
   close: [];
 }
 
-/** Those of a manager, and those that Node emits to every EventEmitter. */
+/** The events of a manager, and those that Node emits to every EventEmitter. */
 const EVENTS: ReadonlySet<unknown> = new Set(
   Object.keys({
     close: 0,

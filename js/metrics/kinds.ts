@@ -87,7 +87,7 @@ function isOf(name: string, kind: string): boolean {
   return name.startsWith(kind) && END_OF_KIND.test(name.slice(kind.length));
 }
 
-/** What stands in front of the first separator: `item` of `item:42`. One with a digit in it is taken for an id. */
+/** The part in front of the first separator: `item` of `item:42`. One with a digit in it is taken for an id. */
 function firstPart(name: string): string {
   const [part = ''] = name.split(SEPARATOR, 1);
   return part === '' || /\d/.test(part) ? OTHER : part;

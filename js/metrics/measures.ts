@@ -1,4 +1,4 @@
-/** What a manager does, as numbers: read by `holdfast/prometheus` and `holdfast/opentelemetry`. */
+/** The numbers of a manager: read by `holdfast/prometheus` and `holdfast/opentelemetry`. */
 
 import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
 import { show } from '../base/checks.js';
@@ -208,14 +208,14 @@ export const COUNTS: readonly Metric[] = [
   },
 ];
 
-/** Of each name for which a manager campaigns. @internal */
+/** The gauges of each name for which a manager campaigns. @internal */
 export const LEADING: Omit<Metric, 'read'> = {
   prometheus: 'holdfast_leading',
   opentelemetry: 'holdfast.leading',
   help: '1 while this manager leads, 0 while it campaigns',
 };
 
-/** Of each kind of semaphores that a manager holds permits of. @internal */
+/** The gauges of each kind of semaphores of which a manager holds permits. @internal */
 export const PERMITS: readonly (Omit<Metric, 'read'> & { readonly of: 'held' | 'limit' })[] = [
   {
     of: 'held',

@@ -79,7 +79,7 @@ function traceOperation(tracer: Tracer, operation: (typeof OPERATIONS)[number]):
     asyncEnd(message: LockTrace) {
       const span = spans.get(message);
       const { error, outcome, result = null } = message as Ended;
-      // Who subscribes in the middle of an operation has not seen its start.
+      // A subscriber that came in the middle of an operation has not seen its start.
       if (span === undefined) return;
       if (outcome !== undefined) describe(span, outcome, result);
       if ('error' in message) fail(span, error, outcome);

@@ -128,7 +128,7 @@ const known = new WeakMap<Registry, Metrics>();
 
 function sharedMetrics(registry: Registry): Metrics {
   const before = known.get(registry);
-  // Whoever clears a registry, as tests do, has the metrics made anew.
+  // A registry that was cleared, as tests do it, gets the metrics anew.
   if (before !== undefined && registry.getSingleMetric('holdfast_held') !== undefined)
     return before;
   const metrics = makeMetrics(registry);

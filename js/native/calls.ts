@@ -7,7 +7,7 @@ export function soon(job: () => void): void {
   void NOW.then(job);
 }
 
-/** Of the process: the fake one that a test puts in its place may never call. */
+/** The timer of the process: the fake one that a test puts in its place may never call. */
 const { setImmediate } = globalThis;
 
 /** Resolves when the event loop has turned once, and all promises that can be settled are. @internal */

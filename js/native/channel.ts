@@ -161,7 +161,7 @@ export class NativeChannel {
   /** Moves the clock of a store in this process by `ms`. JavaScript hears of each moment before the next. */
   async advance(ms: number): Promise<void> {
     const step = (until: number) => orFallback(() => this.#native.advance(until), false);
-    // What the caller has begun is under way once the event loop has turned.
+    // Operations that the caller has begun are under way once the event loop has turned.
     await nextTurn();
     step(0);
     const until = this.#native.clock() + ms * US_PER_MS;
@@ -281,7 +281,7 @@ export class NativeChannel {
     return retryOnce(() => this.#native.stats());
   }
 
-  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
+  /** The time by the clock of a lock's server, in ms since 1970; undefined if it is unknown. */
   serverTime(name: string): number | undefined {
     return orFallback(() => this.#native.serverTime(name), null) ?? undefined;
   }

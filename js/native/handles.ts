@@ -18,7 +18,7 @@ export interface LockHandle {
   abandon(): () => void;
 }
 
-/** That of the process: the fake one that a test puts in its place may never call. */
+/** The timer of the process: the fake one that a test puts in its place may never call. */
 const { setImmediate } = globalThis;
 
 /** Younger holds are not checked: most locks are released by then. In ms. */

@@ -18,7 +18,7 @@ export interface Run {
   readonly once: OnceRequest;
 }
 
-/** What a mark says of a slot: it is done, `open` for a body, or another lock has the name of the mark. @internal */
+/** A slot as its mark shows it: it is done, `open` for a body, or another lock has the name of the mark. @internal */
 export type Finding =
   | { readonly is: 'done'; readonly value?: unknown }
   | { readonly is: 'open'; readonly missed: readonly string[] }

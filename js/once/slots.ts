@@ -1,4 +1,4 @@
-/** What a slot is: a name, a multiple of a length of time, or the planned time of a pattern. */
+/** The slots of a job: a name, a multiple of a length of time, or the planned time of a pattern. */
 
 import { checkText, checkWhole } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';

@@ -10,7 +10,7 @@ import { currentScope, type Scope } from './nesting.js';
 /** A call that has waited for so long for a lock of the request around it is warned of, in ms. */
 const WARN_AFTER_MS = 1_000;
 
-/** Those of the process: the fake ones of a test may have no `unref`. */
+/** The timers of the process: the fake ones of a test may have no `unref`. */
 const { clearTimeout, setTimeout } = globalThis;
 
 /**
@@ -116,7 +116,7 @@ export class NestedCall implements Captured {
     return this.#scope.find(this.#owner, name);
   }
 
-  /** Who holds a lock exclusively may share it in any mode; who shares it has no exclusive lock to give. */
+  /** An exclusive holder may share its lock in any mode; a sharer has no exclusive lock to give. */
   #fits({ mode }: SharedHandle): boolean {
     return mode === 'exclusive' || this.#share !== SHARE_EXCLUSIVE;
   }

@@ -221,7 +221,7 @@ export class Attempt implements Idempotency {
     const open = found === undefined || state === 'started' || (recover && state === 'effects');
     if (!open || fingerprint !== this.#entry.fingerprint || fence > this.fence) return found;
     const interrupted = found?.state === 'effects';
-    // What an earlier attempt may have done stays so until there is an answer.
+    // An earlier attempt may have done its work: that stays so until there is an answer.
     const entry = interrupted ? { ...this.#entry, state: found.state } : this.#entry;
     if (!(await this.#write(text, entry))) {
       return this.begin(await store.read(this.#id));
@@ -286,7 +286,7 @@ export class Attempt implements Idempotency {
   /** Ends the attempt without a run of its handler, as if there had been no request. */
   async withdraw(): Promise<void> {
     try {
-      // What an earlier attempt may have done stays so.
+      // An earlier attempt may have done its work: that stays so.
       if (!this.interrupted) await this.#change(undefined);
     } finally {
       await this.release();

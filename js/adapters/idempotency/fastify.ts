@@ -4,7 +4,7 @@ import { isAnswered, type Reply, send } from '../../base/answer.js';
 import { judgeByNode } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
-/** What is used of an instance of Fastify. */
+/** The part of Fastify's instance that is used. */
 interface Instance {
   // biome-ignore lint/suspicious/noExplicitAny: the types of its hooks are Fastify's own
   addHook(name: any, hook: (...args: any[]) => any): unknown;

@@ -68,7 +68,7 @@ export function fetchIdempotency(options: IdempotencyOptions): FetchIdempotency 
       await found.release();
       throw error;
     }
-    // Nobody reads an answer without a body, or one whose client has gone, but a repeat asks for it.
+    // An answer without a body, or whose client has gone, has no reader, but a repeat asks for it.
     if (request.signal.aborted || copy.response.body === null) await copy.kept;
     if (request.signal.aborted) await copy.end();
     return copy.response;

@@ -1,4 +1,4 @@
-/** What tells a request with an Idempotency-Key from others: its key, and the fingerprint of what it asks for. */
+/** Tells a request with an Idempotency-Key from others: by its key, and the fingerprint of what it asks for. */
 
 import { createHash, type Hash } from 'node:crypto';
 import type { IdempotentRequest } from './options.js';

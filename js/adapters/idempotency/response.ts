@@ -62,7 +62,7 @@ type Head = Omit<Given, 'body'>;
 type Name = 'end' | 'write' | 'writeHead';
 type Call = (...args: unknown[]) => unknown;
 
-/** What passes through the methods of a response. */
+/** The head and the parts of the body that pass through the methods of a response. */
 class Copy {
   /** The handler has ended its answer. */
   ended = false;
@@ -119,7 +119,7 @@ class Copy {
     }
   }
 
-  /** Of several values for one name, Node keeps the last in some versions. */
+  /** Some versions of Node keep the last of several values for one name. */
   #keepOne(): void {
     for (const [name, value] of Object.entries(this.#head?.headers ?? {})) {
       const sent = Array.isArray(value) ? this.#response.getHeader(name) : undefined;

@@ -17,7 +17,7 @@ import { lockManagerToken } from './tokens.js';
 export const shutDown = new WeakSet<LockManager>();
 
 /**
- * What a manager connects to: the arguments of `connect`.
+ * The arguments of `connect` for a manager.
  *
  * @example
  * ```ts

@@ -5,7 +5,7 @@ import { argumentError } from '../../base/errors.js';
 import type { LockManager } from '../../manager/manager.js';
 import { lockManagerToken } from './tokens.js';
 
-/** What stands around a method: gets the manager, the object, and the arguments. @internal */
+/** Code around a method: gets the manager, the object, and the arguments. @internal */
 type Around = (
   locks: LockManager,
   self: unknown,
@@ -91,7 +91,7 @@ function unmade(where: string): Error {
   return argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
-/** What Reflect has with the package reflect-metadata, which Nest needs. */
+/** The methods that Reflect has with the package reflect-metadata, which Nest needs. */
 interface Metadata {
   getOwnMetadataKeys(target: object): unknown[];
   getOwnMetadata(key: unknown, target: object): unknown;

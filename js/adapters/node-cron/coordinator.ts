@@ -25,7 +25,7 @@ export interface CoordinatorOptions {
 }
 
 /**
- * What node-cron 4.5 and later ask before each run of a task with `distributed: true`: its `RunCoordinator`.
+ * The `RunCoordinator` that node-cron 4.5 and later ask before each run of a task with `distributed: true`.
  *
  * @example
  * ```ts
@@ -47,7 +47,7 @@ const KEEP_MS_MAX = 366 * 86_400_000;
 
 /**
  * Makes the coordinator of node-cron's tasks, for `cron.setRunCoordinator` or for the option `runCoordinator` of one task.
- * Of all processes whose task has the same `name`, the first to ask runs it at a planned time: it takes the lock
+ * Among the processes whose task has the same `name`, the first to ask runs it at a planned time: it takes the lock
  * `name:time`, such as `report:2026-11-26T09:00:00.000Z`, which nobody releases. A task needs `distributed: true`, and a
  * name, since node-cron gives one without a name another in each process.
  *

@@ -20,7 +20,7 @@ const SERVER: readonly string[] = ['HOLDFAST_URL', 'REDIS_URL'];
 /** The signals that a terminal sends to every process in its foreground. */
 const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
-/** What a command gets in its environment. */
+/** The variables that a command gets in its environment. */
 interface JobEnvironment {
   /** The variables that it gets besides those of this process. */
   readonly more: Readonly<Record<string, string>>;

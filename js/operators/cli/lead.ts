@@ -79,7 +79,7 @@ async function lead(name: string, words: readonly string[], options: LeadOptions
   const signals = new Signals();
   const locks = await open(whereOf(options, ttl));
   const told = tellTerms(locks, name, json);
-  /** That of the command which got the signal. */
+  /** The exit code of the command that got the signal. */
   let last: number | undefined;
   const term = async ({ lock, signal }: Term) => {
     if (signal.aborted) return;

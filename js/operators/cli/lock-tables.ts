@@ -116,7 +116,7 @@ function queueOf(view: LockView): string[] {
 
 /** How long a holder has had the lock. */
 export function heldOf(holder: HolderView | undefined, observer: Observer, now: number): string {
-  // Nobody is at work on a slot that is done.
+  // No process is at work on a slot that is done.
   if (holder?.state === 'done') return '';
   const hold = holder === undefined ? undefined : observer.holdOf(holder);
   if (hold === undefined) return '';

@@ -78,7 +78,7 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
   return released ? Exit.Done : Exit.No;
 }
 
-/** What a person is asked about: the lock, and the hold of other code if that is to be ended, too. */
+/** The subject of the question to a person: the lock, and the hold of other code if that is to be ended, too. */
 interface Found {
   readonly view: LockView;
   readonly foreign: ForeignHold | undefined;

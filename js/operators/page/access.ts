@@ -1,4 +1,4 @@
-/** Who may see the page that `holdfast ui` serves: a browser that has the token, under a name of this machine. */
+/** Access to the page that `holdfast ui` serves: for a browser that has the token, under a name of this machine. */
 
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';

@@ -1,4 +1,4 @@
-/** What is asked of the page, whichever kind of server is between. */
+/** Requests for the page, in one form for all kinds of servers. */
 
 import type { LockUiRequest } from './options.js';
 

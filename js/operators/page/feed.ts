@@ -52,7 +52,7 @@ export class Feed {
       if (this.#looked) this.catchUp(stream);
       return;
     }
-    // What was seen when the last page closed is old.
+    // The locks that were seen when the last page closed are old.
     this.#looked = false;
     this.lookNow();
   }

@@ -1,12 +1,12 @@
-/** What happened to locks, as far as somebody watched. The page loads it too, as a part of `shared.mjs`. */
+/** The history of locks, as far as a page was open. The page loads it too, as a part of `shared.mjs`. */
 
-/** Who held a lock. @internal */
+/** A holder of a lock in the past. @internal */
 export interface Person {
   readonly name: string;
   readonly client: string;
 }
 
-/** What has happened to a lock. @internal */
+/** An event in the history of a lock. @internal */
 export interface Happening {
   readonly at: number;
   readonly name: string;
@@ -55,7 +55,7 @@ export class History {
     return [...this.#byLock.values()].flat().sort((a, b) => a.at - b.at);
   }
 
-  /** What happened to one lock. */
+  /** The events of one lock. */
   of(name: string): readonly Happening[] {
     return this.#byLock.get(name) ?? [];
   }

@@ -32,7 +32,7 @@ export interface LockUiRequest extends IncomingMessage {
  * ```
  */
 export interface LockUiServer {
-  /** What the page calls the server. */
+  /** The name of the server on the page. */
   readonly server: string;
   /** A manager that is connected to this server alone. */
   readonly locks: Pick<LockManager, 'query'>;

@@ -27,7 +27,7 @@ export interface Row {
   readonly waiters: readonly RowWaiter[];
   /** How often it was seen with an owner that it did not have before. */
   readonly changes: number;
-  /** Of a quorum alone: what each server says. */
+  /** The answer of each server; of a quorum alone. */
   readonly votes?: readonly Vote[];
 }
 
@@ -95,7 +95,7 @@ export function endsOf({ holders }: Row): (number | null)[] {
   return holders.map(({ ends }) => ends);
 }
 
-/** What a change is for the list of what happened. @internal */
+/** The event in the history that a change makes. @internal */
 export function happeningOf({ name, kind, from, to }: Change, at: number): Happening {
   return { at, name, kind, from: from.map(personOf), to: to.map(personOf) };
 }

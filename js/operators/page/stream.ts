@@ -7,7 +7,7 @@ const UNREAD_BEATS_MAX = 2;
 
 const encoder = new TextEncoder();
 
-/** What happens to a stream. @internal */
+/** Gets the end of a stream. @internal */
 interface StreamListener {
   /** The page must get the whole state. */
   catchUp(): void;

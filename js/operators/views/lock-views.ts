@@ -9,7 +9,7 @@ import { shortName } from './words.js';
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
   readonly name: string;
-  /** What it is for: `leader` if its holder leads, see `LockManager.lead`. */
+  /** The purpose: `leader` if its holder leads, see `LockManager.lead`. */
   readonly kind: 'leader' | 'lock';
   /** How the lock is held; `null` while it has no holder. */
   readonly mode: LockMode | null;
@@ -17,11 +17,11 @@ export interface LockView {
   readonly limit: number | null;
   readonly holders: readonly HolderView[];
   readonly waiters: readonly WaiterView[];
-  /** Of a quorum alone: what each server says. */
+  /** The answer of each server; of a quorum alone. */
   readonly votes?: readonly Vote[];
 }
 
-/** What one server of a quorum says about a lock. */
+/** The answer of one server of a quorum about a lock. */
 export interface Vote {
   /** The server, without login. */
   readonly server: string;

@@ -1,4 +1,4 @@
-/** What can be known of locks by looking again and again: since when they are held, and how often they changed hands. */
+/** Looks at locks again and again, and so learns since when they are held, and how often they changed hands. */
 
 import { type HolderView, isDone, type LockView, tokensOf } from './lock-views.js';
 
@@ -14,12 +14,12 @@ export interface HoldAge {
   readonly began: 'at' | 'or later' | 'or earlier';
 }
 
-/** What happened to a lock between two looks. */
+/** The change of a lock between two looks. */
 export interface Change {
   readonly name: string;
   /** The lock got an owner, another owner, or has none any more; or a slot of `runOnce` is done. */
   readonly kind: 'acquired' | 'done' | 'freed' | 'moved';
-  /** Who held it before, and who holds it now. */
+  /** The holders before, and those now. */
   readonly from: readonly HolderView[];
   readonly to: readonly HolderView[];
 }

@@ -19,7 +19,7 @@ export interface QuorumServer {
   readonly locks: Pick<LockManager, 'query'>;
 }
 
-/** What a server answered. */
+/** The answer of a server. */
 interface Answer {
   readonly server: string;
   readonly views: ReadonlyMap<string, LockView>;

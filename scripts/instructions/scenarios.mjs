@@ -1,0 +1,105 @@
+// What is counted: each scenario opens what it needs, and then runs a number of units, the same way each time.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { namesFor } from '../../bench/pairs/measure.mjs';
+import { PEERS, YARDSTICK } from '../../bench/pairs/peers.mjs';
+
+const TTL_MS = 10_000;
+/** So many locks are renewed, each at a third of its lease: no more than a process under valgrind keeps. */
+const RENEWED = 2_000;
+const LOOK_MS = 20;
+
+/**
+ * `open` answers `run(units)`, which resolves with the number of units that it has run, at least so many. `units`: a part
+ * of the usual number, where one takes long.
+ */
+export const SCENARIOS = {
+  [YARDSTICK]: { open: (url) => openPairs(url, YARDSTICK, 64) },
+  'acquire, alone': { units: 1 / 2, open: (url) => openPairs(url, 'holdfast', 1) },
+  'acquire, 64 in flight': { open: (url) => openPairs(url, 'holdfast', 64) },
+  'acquire, 1000 in flight': { open: (url) => openPairs(url, 'holdfast', 1_000) },
+  'request, 64 in flight': { open: openRequests },
+  'share, 64 in flight': { open: openShares },
+  'handoff between managers': { units: 1 / 6, open: openHandoffs },
+  'hold by linger': { open: openLinger },
+  renewal: { units: 1 / 5, open: openRenewals },
+};
+
+async function openPairs(url, id, level) {
+  const peer = await PEERS.find((each) => each.id === id).open(url);
+  return loop(namesFor(id, level), level, async (name) =>
+    peer.release(name, await peer.acquire(name)),
+  );
+}
+
+async function openRequests(url) {
+  const [locks] = await managers(url, 1);
+  return loop(namesFor('request', 64), 64, (name) => locks.request(name, () => {}));
+}
+
+async function openShares(url) {
+  const [locks] = await managers(url, 1);
+  return loop(namesFor('share', 64), 64, async (name) => {
+    const lock = await locks.acquire(name, { mode: 'shared' });
+    await lock.release();
+  });
+}
+
+/** Two managers take one lock in turn, so each release grants it to the other by a message. */
+async function openHandoffs(url) {
+  const both = await managers(url, 2);
+  return async (units) => {
+    let left = units;
+    await Promise.all(
+      both.map(async (locks) => {
+        while (left > 0) {
+          left -= 1;
+          const lock = await locks.acquire('handoff');
+          await lock.release();
+        }
+      }),
+    );
+    return units;
+  };
+}
+
+async function openLinger(url) {
+  const [locks] = await managers(url, 1, { linger: 1_000 });
+  return loop(['linger'], 1, async (name) => {
+    const lock = await locks.acquire(name);
+    await lock.release();
+  });
+}
+
+async function openRenewals(url) {
+  const [locks] = await managers(url, 1);
+  const names = Array.from({ length: RENEWED }, (_, i) => `renewal:${i}`);
+  await Promise.all(names.map((name) => locks.acquire(name)));
+  return async (units) => {
+    const before = locks.stats().renewals;
+    const renewed = () => locks.stats().renewals - before;
+    while (renewed() < units) await sleep(LOOK_MS);
+    return renewed();
+  };
+}
+
+async function managers(url, count, options = {}) {
+  const { connect } = await import('../../dist/index.mjs');
+  const each = () => connect(url, { ttl: TTL_MS, ...options });
+  return Promise.all(Array.from({ length: count }, each));
+}
+
+/** Runs `unit` for one name after the other, `level` at a time. */
+function loop(names, level, unit) {
+  return async (units) => {
+    let left = units;
+    const turns = async (slot) => {
+      for (let index = slot; left > 0; index = (index + level) % names.length) {
+        left -= 1;
+        await unit(names[index]);
+      }
+    };
+    await Promise.all(Array.from({ length: level }, (_, slot) => turns(slot)));
+    return units;
+  };
+}
