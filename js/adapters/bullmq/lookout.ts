@@ -4,7 +4,6 @@ import type { LockManager } from '../../manager/manager.js';
 import { lockName } from './names.js';
 import { holdOf, type Settings } from './options.js';
 import type { Orders } from './orders.js';
-import { removeFinished } from './turn.js';
 
 /** How often the first jobs of a key are looked at, by one of all workers. */
 const INTERVAL_MS = 2_000;
@@ -61,8 +60,8 @@ export class Lookout {
   async #lookAt(orders: Orders, queue: string, key: string): Promise<void> {
     const { limit } = this.#settings;
     let idle = await orders.idleOf(key, limit);
-    while (await removeFinished(orders, key, idle, limit)) idle = await orders.idleOf(key, limit);
-    const asleep = await asleepOf(orders, idle);
+    while (await orders.removeFinished(key, idle, limit)) idle = await orders.idleOf(key, limit);
+    const asleep = await orders.delayedOf(idle);
     if (asleep.length === 0) return;
     // While other code has the lock, a process waits for that, and wakes the first then.
     const lock = await this.#locks.tryAcquire(lockName(queue, key), holdOf(this.#settings));
@@ -75,10 +74,4 @@ export class Lookout {
     clearInterval(this.#queues.get(queue)?.timer);
     this.#queues.delete(queue);
   }
-}
-
-/** Those of some jobs that are delayed. */
-async function asleepOf(orders: Orders, ids: readonly string[]): Promise<string[]> {
-  const states = await Promise.all(ids.map(async (id) => (await orders.find(id))?.getState()));
-  return ids.filter((_, i) => states[i] === 'delayed');
 }

@@ -119,14 +119,14 @@ async function delayOf(keyed: Keyed, turn: Turn): Promise<number | undefined> {
   }
 }
 
-/** Those active jobs, not in the order yet, that have the same key, and an earlier place. */
+/** The active jobs with the same key and an earlier place that are not in the order yet. */
 async function precedingOf(keyed: Keyed, turn: Turn, { unknown, later }: Standing): Promise<Job[]> {
   const { job } = keyed;
   const key = keyIn(keyed, job);
   const jobs = await Promise.all(unknown.map((id) => turn.orders.find(id)));
   return jobs.filter((other, i): other is Job => {
     if (other === undefined || placeOf(other) > placeOf(job)) return false;
-    // Of jobs that were added in one ms the first to be started was added first.
+    // BullMQ starts jobs that were added in one ms in the order of their addition.
     if (placeOf(other) === placeOf(job) && i < later) return false;
     try {
       return keyIn(keyed, other) === key;

@@ -68,7 +68,7 @@ export type KeyedProcessor<Data = any, Result = any, Name extends string = strin
 /** The options, checked. @internal */
 export interface Settings {
   readonly limit: number;
-  /** Those of the lock. */
+  /** The options of the lock. */
   readonly hold: Pick<AcquireOptions, 'label' | 'maxHold' | 'stallTimeout' | 'ttl'>;
 }
 
@@ -83,7 +83,7 @@ export function checkSettings(options: unknown): Settings {
     LOCK_TIMES,
   );
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
-  // What was not given is the manager's, which has checked it.
+  // The manager has checked its own values, which stand in for those that are not given.
   const endless = { maxHold: Number.POSITIVE_INFINITY, stallTimeout: Number.POSITIVE_INFINITY };
   checkHold({ ttl: TTL_MS_MIN, renew: true, ...endless, ...hold });
   if (hold.label !== undefined) checkText(hold.label, 'label');

@@ -12,9 +12,11 @@ const DUE_MAX = 100;
 const NAMED_FROM = 1e12;
 /** How many of these are remembered by the order of their start. */
 const ARRIVED_MAX = 10_000;
+/** The states of jobs that have ended; BullMQ tells `unknown` of one that was removed. */
+const FINISHED = ['completed', 'failed', 'unknown'];
 
 /**
- * Puts a job into the order of its key, if it is active under this token: one that was late, and whose job another worker
+ * Puts a job into the order of its key, if it is active under this token: a job whose worker was late, and that another worker
  * has completed meanwhile, would hold up all others. Jobs of one ms come in the order in which BullMQ has started them.
  *
  * KEYS[1]  the order of the key: a sorted set of jobs
@@ -161,7 +163,7 @@ const prepared = new WeakSet<Client>();
 export interface Standing {
   /** How many jobs are before it. */
   readonly before: number;
-  /** Those of the first jobs that are not active: they wait to be started, are delayed, or have ended. */
+  /** The first jobs that are not active: they wait to be started, are delayed, or have ended. */
   readonly idle: readonly string[];
   /** The active jobs that are in no order yet, the latest first. */
   readonly unknown: readonly string[];
@@ -240,6 +242,23 @@ export class Orders {
     if (next !== undefined) await this.wake(next);
   }
 
+  /**
+   * Removes those of some jobs that have ended and could not leave: the jobs of a process that was killed, and jobs that were
+   * removed, or failed by BullMQ itself. Answers whether there was any.
+   */
+  async removeFinished(key: string, ids: readonly string[], limit: number): Promise<boolean> {
+    const states = await this.#statesOf(ids);
+    const finished = ids.filter((_, i) => FINISHED.includes(states[i] ?? 'unknown'));
+    await Promise.all(finished.map((id) => this.leave(key, id, limit)));
+    return finished.length > 0;
+  }
+
+  /** The delayed ones of some jobs. */
+  async delayedOf(ids: readonly string[]): Promise<readonly string[]> {
+    const states = await this.#statesOf(ids);
+    return ids.filter((_, i) => states[i] === 'delayed');
+  }
+
   /** The keys whose first jobs no worker has looked at for `interval` ms, and whether there are any whose jobs wait. */
   async due(
     interval: number,
@@ -249,7 +268,7 @@ export class Orders {
     return { keys, any: Number(count) > 0 };
   }
 
-  /** Those of the first jobs of a key that are not active. */
+  /** The first jobs of a key that are not active. */
   async idleOf(key: string, limit: number): Promise<readonly string[]> {
     const keys = [this.#order(key), this.#active, this.#waiting];
     return (await this.#run('holdfastHead', [...keys, key, limit])) as string[];
@@ -272,6 +291,10 @@ export class Orders {
     const job = await this.find(id);
     // It is not delayed if it runs, waits to be started, or was woken by another process.
     await job?.promote().catch(() => {});
+  }
+
+  #statesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
+    return Promise.all(ids.map(async (id) => (await this.find(id))?.getState()));
   }
 
   #run(name: keyof typeof COMMANDS, args: unknown[]): Promise<unknown> {

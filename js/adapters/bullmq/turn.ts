@@ -3,8 +3,6 @@
 import type { Job } from 'bullmq';
 import { Orders, type Standing } from './orders.js';
 
-const FINISHED = ['completed', 'failed', 'unknown'];
-
 /** @internal */
 export class Turn {
   readonly orders: Orders;
@@ -55,30 +53,12 @@ export class Turn {
     return this.orders.wake(this.#id);
   }
 
-  /** Removes some jobs of the key that have ended; answers whether any had. */
+  /** Removes those of some jobs of the key that have ended; answers whether any had. */
   removeFinished(ids: readonly string[]): Promise<boolean> {
-    return removeFinished(this.orders, this.#key, ids, this.#limit);
+    return this.orders.removeFinished(this.#key, ids, this.#limit);
   }
 
   get #id(): string {
     return this.#job.id ?? '';
   }
-}
-
-/**
- * Removes the jobs that have ended and could not leave: those of a process that was killed, and those that were removed or
- * failed by BullMQ itself. Answers whether there was any.
- *
- * @internal
- */
-export async function removeFinished(
-  orders: Orders,
-  key: string,
-  ids: readonly string[],
-  limit: number,
-): Promise<boolean> {
-  const states = await Promise.all(ids.map(async (id) => (await orders.find(id))?.getState()));
-  const finished = ids.filter((_, i) => FINISHED.includes(states[i] ?? 'unknown'));
-  await Promise.all(finished.map((id) => orders.leave(key, id, limit)));
-  return finished.length > 0;
 }
