@@ -1,7 +1,7 @@
 /** `oneAtATime` with real workers of BullMQ: order, fairness, limits, and what becomes of jobs whose worker fails. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { type Job, Queue, Worker, type WorkerOptions } from 'bullmq';
 import * as bullmq5 from 'bullmq5';
 import { type KeyedHandler, type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
@@ -24,9 +24,15 @@ before(async () => {
   [locks, others] = [await connect(server.url), await connect(server.url)];
 });
 
+// Each test has a queue of its own.
+beforeEach(() => {
+  visits += 1;
+  queue = new Queue(`work-${visits}`, { connection: connection() });
+});
+
 afterEach(async () => {
   await Promise.all(workers.map((worker) => worker.close()));
-  await queue?.close();
+  await queue.close();
   [workers, journal] = [[], []];
 });
 
@@ -39,13 +45,6 @@ const connection = () => ({ host: '127.0.0.1', port: server.port, maxRetriesPerR
 const keyOf = (job: Job) => job.data.customer;
 const count = (line: string) => journal.filter((each) => each === line).length;
 const turn = () => new Promise((resolve) => setTimeout(resolve, 2));
-
-/** A queue of its own for each test. */
-function open(): Queue {
-  visits += 1;
-  queue = new Queue(`work-${visits}`, { connection: connection() });
-  return queue;
-}
 
 function start(
   handler: KeyedHandler,
@@ -77,6 +76,28 @@ function jobsOf(customer: string, jobs: number) {
   return Array.from({ length: jobs }, (_, i) => ({ name: 'job', data: { customer, number: i } }));
 }
 
+/** A handler that waits for the end of one job, and the function that ends it. */
+function gated(isHeldUp: (job: Job) => boolean) {
+  let pass = () => {};
+  const passed = new Promise<void>((resolve) => {
+    pass = resolve;
+  });
+  const handler: KeyedHandler = async (job) => {
+    journal.push(`${job.data.customer} ${job.data.number}`);
+    if (isHeldUp(job)) await passed;
+  };
+  return { handler, pass };
+}
+
+/** Starts a worker and four jobs of a key: the first runs until `pass` is called, the others are set aside. */
+async function firstOfFour() {
+  const { handler, pass } = gated((job) => job.data.number === 0);
+  start(handler);
+  const jobs = (await queue.addBulk(jobsOf('ada', 4))) as [Job, Job, Job, Job];
+  await until(async () => (await queue.getDelayedCount()) === 3, 'three to be set aside');
+  return { jobs, pass };
+}
+
 const note: KeyedHandler = async (job) => {
   journal.push(`begin ${job.data.customer} ${job.data.number}`);
   await turn();
@@ -95,7 +116,6 @@ function inOrder(customer: string, jobs: number): string[] {
 }
 
 test('the jobs of a key run one after the other, in order, in two workers', async () => {
-  open();
   await queue.addBulk(['ada', 'bob', 'eve'].flatMap((customer) => jobsOf(customer, 20)));
   start(note);
   start(note, { by: others });
@@ -127,28 +147,20 @@ test('the same with BullMQ 5', async () => {
 });
 
 test('a customer with many jobs keeps no other from the places of a worker', async () => {
-  open();
-  let open_: () => void = () => {};
-  const gate = new Promise<void>((resolve) => {
-    open_ = resolve;
-  });
-  start(async (job) => {
-    journal.push(job.data.customer);
-    if (job.data.customer === 'hot') await gate;
-  });
+  const { handler, pass } = gated((job) => job.data.customer === 'hot');
+  start(handler);
   await queue.addBulk([
     ...jobsOf('hot', 20),
     ...['a', 'b', 'c', 'd'].flatMap((each) => jobsOf(each, 1)),
   ]);
   await until(async () => (await queue.getCompletedCount()) === 4, 'the others to be done');
-  assert.deepEqual([...journal].sort(), ['a', 'b', 'c', 'd', 'hot']);
+  assert.deepEqual([...journal].sort(), ['a 0', 'b 0', 'c 0', 'd 0', 'hot 0']);
   await until(async () => (await queue.getActiveCount()) === 1, 'the rest to be set aside');
-  open_();
+  pass();
   await until(async () => (await queue.getCompletedCount()) === 24, 'all to be done');
 });
 
 test('limit jobs of a key run at a time, and never more', async () => {
-  open();
   let [running, most] = [0, 0];
   const work: KeyedHandler = async () => {
     running += 1;
@@ -164,7 +176,6 @@ test('limit jobs of a key run at a time, and never more', async () => {
 });
 
 test('who holds the lock elsewhere keeps the jobs out, and its release wakes the first', async () => {
-  open();
   const held = await others.acquire(`${queue.name}:ada`);
   await queue.addBulk(jobsOf('ada', 5));
   start(note);
@@ -181,7 +192,6 @@ test('who holds the lock elsewhere keeps the jobs out, and its release wakes the
 });
 
 test('a job that fails lets the others go ahead, and is first again at its next attempt', async () => {
-  open();
   const again = () => locks.stats().waiting === 1 || count('begin ada 0') === 2;
   start(async (job) => {
     journal.push(`begin ada ${job.data.number}`);
@@ -202,7 +212,6 @@ test('a job that fails lets the others go ahead, and is first again at its next 
 });
 
 test('a job that BullMQ takes for stalled does not run twice at once', async () => {
-  open();
   let fences: number[] = [];
   const slow: KeyedHandler = async (job, lock) => {
     journal.push(`begin ${job.data.number}`);
@@ -224,7 +233,6 @@ test('a job that BullMQ takes for stalled does not run twice at once', async () 
 });
 
 test('the signal tells the loss of the lock, and the job fails', async () => {
-  open();
   start(async (_job, lock, signal) => {
     assert.ok(await others.forceRelease(lock.name));
     await until(() => signal.aborted, 'the loss');
@@ -237,7 +245,6 @@ test('the signal tells the loss of the lock, and the job fails', async () => {
 });
 
 test('the signal tells that the job was cancelled', async () => {
-  open();
   const worker = start(async (_job, _lock, signal) => {
     journal.push('begin');
     await until(() => signal.aborted, 'the signal');
@@ -252,47 +259,32 @@ test('the signal tells that the job was cancelled', async () => {
 });
 
 test('a job that was removed while it was set aside holds up no other', async () => {
-  open();
-  let open_: () => void = () => {};
-  const gate = new Promise<void>((resolve) => {
-    open_ = resolve;
-  });
-  start(async (job) => {
-    journal.push(`${job.data.number}`);
-    if (job.data.number === 0) await gate;
-  });
-  const [, second, third] = await queue.addBulk(jobsOf('ada', 4));
-  await until(async () => (await queue.getDelayedCount()) === 3, 'three to be set aside');
-  await queue.remove(second?.id ?? '');
-  open_();
+  const {
+    jobs: [, second, third],
+    pass,
+  } = await firstOfFour();
+  await queue.remove(`${second.id}`);
+  pass();
   await until(async () => (await queue.getCompletedCount()) === 1, 'the first to be done');
-  assert.ok(((await queue.getJob(third?.id ?? ''))?.delay ?? 0) >= 9_000, 'it sleeps for long');
+  assert.ok(((await queue.getJob(`${third.id}`))?.delay ?? 0) >= 9_000, 'it sleeps for long');
   await until(async () => (await queue.getCompletedCount()) === 3, 'the others to be done', 8_000);
-  assert.deepEqual(journal, ['0', '2', '3']);
+  assert.deepEqual(journal, ['ada 0', 'ada 2', 'ada 3']);
 });
 
 test('a job that BullMQ itself has failed holds up no other', async () => {
-  open();
-  let open_: () => void = () => {};
-  const gate = new Promise<void>((resolve) => {
-    open_ = resolve;
-  });
-  start(async (job) => {
-    journal.push(`${job.data.number}`);
-    if (job.data.number === 0) await gate;
-  });
-  const [, second, third, fourth] = await queue.addBulk(jobsOf('ada', 4));
-  await until(async () => (await queue.getDelayedCount()) === 3, 'three to be set aside');
+  const {
+    jobs: [, second, third],
+    pass,
+  } = await firstOfFour();
   // As BullMQ fails what has stalled too often: without its processor.
   const prefix = queue.toKey('');
   for (const job of [second, third]) {
-    await server.admin.zrem(`${prefix}delayed`, job?.id ?? '');
-    await server.admin.zadd(`${prefix}failed`, Date.now(), job?.id ?? '');
+    await server.admin.zrem(`${prefix}delayed`, `${job.id}`);
+    await server.admin.zadd(`${prefix}failed`, Date.now(), `${job.id}`);
   }
-  open_();
+  pass();
   await until(async () => (await queue.getCompletedCount()) === 2, 'the others to be done', 8_000);
-  assert.ok(fourth !== undefined);
-  assert.deepEqual(journal, ['0', '3']);
+  assert.deepEqual(journal, ['ada 0', 'ada 3']);
   await until(
     async () => (await server.admin.exists(`${prefix}holdfast:waiting`)) === 0,
     'the keys to be forgotten',
@@ -301,7 +293,6 @@ test('a job that BullMQ itself has failed holds up no other', async () => {
 });
 
 test('it works with locks in this process, and with ids that are names', async () => {
-  open();
   const local = await connect('memory:');
   const jobs = jobsOf('ada', 8).map((job, i) => ({ ...job, opts: { jobId: `order-${i}` } }));
   await queue.addBulk(jobs);
@@ -313,7 +304,6 @@ test('it works with locks in this process, and with ids that are names', async (
 });
 
 test('a job without a key fails', async () => {
-  open();
   start(note);
   await queue.add('job', {});
   await until(async () => (await queue.getFailedCount()) === 1, 'the job to fail');
