@@ -15,6 +15,8 @@ export { slotTagOf } from './base/slots.js';
 /** @internal */
 export * as tokens from './base/tokens.js';
 /** @internal */
+export { lockName } from './adapters/bullmq/names.js';
+/** @internal */
 export { prepare } from './connect/connect.js';
 /** @internal */
 export { native } from './native/addon.js';
