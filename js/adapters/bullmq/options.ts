@@ -93,6 +93,6 @@ export function checkSettings(options: unknown): Settings {
 /** The options of `acquire` for the lock of a job. @internal */
 export function holdOf({ limit, hold }: Settings) {
   const mode = limit === 1 ? {} : ({ mode: 'shared', limit } as const);
-  // The next job must find the lock free in every process.
-  return { ...hold, ...mode, linger: 0, awaitRelease: true };
+  // The next job must find the lock free in every process, and no job ends in time for a lease that is not renewed.
+  return { ...hold, ...mode, renew: true, linger: 0, awaitRelease: true };
 }

@@ -4,10 +4,11 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { type Job, Queue, Worker, type WorkerOptions } from 'bullmq';
 import * as bullmq5 from 'bullmq5';
+import type { ConnectOptions } from 'holdfast';
 import { type KeyedHandler, type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
 import { connect, holdfast, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
-import { until } from '../../support/wait.js';
+import { sleep, until } from '../../support/wait.js';
 
 const { LockLostError } = holdfast;
 
@@ -302,6 +303,42 @@ test('it works with locks in this process, and with ids that are names', async (
   await local.close();
   assert.deepEqual(journal, inOrder('ada', 8));
 });
+
+/** What managers may have for their locks otherwise, with a lease that is shorter than a job. */
+const DEFAULTS: Readonly<Record<string, ConnectOptions>> = {
+  linger: { linger: 100 },
+  awaitRelease: { awaitRelease: false },
+  besideOldCode: { besideOldCode: { retryDelay: 20 } },
+  renew: { renew: false },
+  'no wait': { wait: 0 },
+  'an endless wait': { wait: Number.POSITIVE_INFINITY },
+  maxHold: { maxHold: 60_000 },
+  stallTimeout: { stallTimeout: 60_000 },
+};
+
+for (const [name, options] of Object.entries(DEFAULTS)) {
+  test(`it works with the defaults of its manager: ${name}`, async () => {
+    const own = await connect(server.url, { ttl: 300, ...options });
+    const handler: KeyedHandler = async (job, lock, signal) => {
+      // The first outlives a lease that is not renewed.
+      if (job.data.number === 0) await sleep(600);
+      assert.ok(lock.held && !signal.aborted);
+      await note(job, lock, signal);
+    };
+    for (const limit of [1, 2]) {
+      const held = await own.acquire(`${queue.name}:ada`);
+      await queue.addBulk(jobsOf('ada', 6));
+      const started = [start(handler, { by: own, limit }), start(handler, { by: own, limit })];
+      await until(async () => (await queue.getDelayedCount()) === 6, 'all to be set aside');
+      await held.release();
+      const all = 6 * limit;
+      await until(async () => (await queue.getCompletedCount()) === all, 'all jobs to be done');
+      if (limit === 1) assert.deepEqual(journal, inOrder('ada', 6));
+      await Promise.all(started.map((worker) => worker.close()));
+    }
+    await own.close();
+  });
+}
 
 test('a job without a key fails', async () => {
   start(note);
