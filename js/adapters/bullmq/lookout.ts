@@ -1,55 +1,63 @@
 /** Looks at the first jobs of all keys from time to time: no process is told that a job was removed, or failed by BullMQ. */
 
 import type { LockManager } from '../../manager/manager.js';
-import { lockName } from './names.js';
 import { holdOf, type Settings } from './options.js';
 import type { Orders } from './orders.js';
 
-/** How often the first jobs of a key are looked at, by one of all workers. */
-const INTERVAL_MS = 2_000;
-/** How often a worker asks whose turn it is to be looked at. */
+/** How often a process asks which keys are to be looked at. */
 const PAUSE_MS = 1_000;
 
 /** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
 const { clearInterval, setInterval } = globalThis;
 
+/** A queue whose keys this process looks at. */
+interface Watched {
+  /** The orders as its workers in this process reach them. */
+  readonly workers: Set<Orders>;
+  readonly timer: NodeJS.Timeout;
+  isLooking: boolean;
+  /** Whether a job has entered an order since the last look began. */
+  isNew: boolean;
+}
+
 /** @internal */
 export class Lookout {
   readonly #locks: LockManager;
   readonly #settings: Settings;
-  /** The queues whose keys this process looks at. One queue, unless a processor serves several. */
-  readonly #queues = new Map<
-    string,
-    { orders: Orders; isLooking: boolean; timer: NodeJS.Timeout }
-  >();
+  /** The queues, by the names of their orders. A processor may serve several. */
+  readonly #queues = new Map<string, Watched>();
 
   constructor(locks: LockManager, settings: Settings) {
     this.#locks = locks;
     this.#settings = settings;
   }
 
-  /** Looks at the keys of a queue until none has jobs that wait, or the worker is closed. */
-  watch(orders: Orders, queue: string): void {
-    const watched = this.#queues.get(queue);
-    if (watched !== undefined) {
-      // The worker of a former job may have been closed since.
-      watched.orders = orders;
-      return;
+  /** Looks at the keys of a queue, one of which a job has just entered, until none has jobs or all workers here are closed. */
+  watch(orders: Orders): void {
+    const { name } = orders;
+    let watched = this.#queues.get(name);
+    if (watched === undefined) {
+      const timer = setInterval(() => void this.#look(name), PAUSE_MS).unref();
+      watched = { workers: new Set(), timer, isLooking: false, isNew: true };
+      this.#queues.set(name, watched);
     }
-    const timer = setInterval(() => void this.#look(queue), PAUSE_MS).unref();
-    this.#queues.set(queue, { orders, isLooking: false, timer });
+    watched.workers.add(orders);
+    watched.isNew = true;
   }
 
-  async #look(queue: string): Promise<void> {
-    const watched = this.#queues.get(queue);
+  async #look(name: string): Promise<void> {
+    const watched = this.#queues.get(name);
     if (watched === undefined || watched.isLooking) return;
+    for (const each of watched.workers) if (each.isClosing) watched.workers.delete(each);
+    const [orders] = watched.workers;
+    if (orders === undefined) return this.#end(name);
     watched.isLooking = true;
+    watched.isNew = false;
     try {
-      const { orders } = watched;
-      if (orders.isClosing) return this.#end(queue);
-      const { keys, any } = await orders.due(INTERVAL_MS);
-      if (!any) return this.#end(queue);
-      for (const key of keys) await this.#lookAt(orders, queue, key);
+      const { keys, any } = await orders.due();
+      // A job that has entered meanwhile counts on this look.
+      if (!any && !watched.isNew) return this.#end(name);
+      for (const key of keys) await this.#lookAt(orders, key);
     } catch {
       // The next look may succeed.
     } finally {
@@ -57,21 +65,21 @@ export class Lookout {
     }
   }
 
-  async #lookAt(orders: Orders, queue: string, key: string): Promise<void> {
+  async #lookAt(orders: Orders, key: string): Promise<void> {
     const { limit } = this.#settings;
     let idle = await orders.idleOf(key, limit);
     while (await orders.removeFinished(key, idle, limit)) idle = await orders.idleOf(key, limit);
     const asleep = await orders.delayedOf(idle);
     if (asleep.length === 0) return;
     // While other code has the lock, a process waits for that, and wakes the first then.
-    const lock = await this.#locks.tryAcquire(lockName(queue, key), holdOf(this.#settings));
+    const lock = await this.#locks.tryAcquire(orders.lockOf(key), holdOf(this.#settings));
     if (lock === null) return;
     await lock.release();
     for (const id of asleep) await orders.wake(id);
   }
 
-  #end(queue: string): void {
-    clearInterval(this.#queues.get(queue)?.timer);
-    this.#queues.delete(queue);
+  #end(name: string): void {
+    clearInterval(this.#queues.get(name)?.timer);
+    this.#queues.delete(name);
   }
 }

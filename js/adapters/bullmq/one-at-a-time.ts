@@ -7,7 +7,6 @@ import { argumentError } from '../../base/errors.js';
 import type { Lock } from '../../lock/lock.js';
 import type { LockManager } from '../../manager/manager.js';
 import { Lookout } from './lookout.js';
-import { lockName } from './names.js';
 import {
   checkSettings,
   holdOf,
@@ -79,8 +78,8 @@ export function oneAtATime<Data = any, Result = any, Name extends string = strin
   return async (job, token, signal) => {
     const keyed = { job: job as Job, keyOf: keyOf as Keyed['keyOf'], settings, waiting };
     const turn = await Turn.of(keyed.job, keyIn(keyed, keyed.job), settings.limit, token);
-    lookout.watch(turn.orders, job.queueName);
     const delay = await delayOf(keyed, turn);
+    lookout.watch(turn.orders);
     if (delay !== undefined) return setAside(keyed, turn, token, delay);
     const run = (lock: Lock) => handler(job, lock, eitherOf(signal, lock.signal));
     const result = await runNow(locks, keyed, turn, run);
@@ -146,7 +145,7 @@ async function runNow(
   let isBusy = false;
   try {
     return await locks.request(
-      lockOf(keyed),
+      turn.lock,
       { ...holdOf(keyed.settings), ifAvailable: true },
       (lock) => {
         isBusy = lock === null;
@@ -186,7 +185,7 @@ async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promi
   if (keyed.waiting.has(id)) return;
   keyed.waiting.add(id);
   try {
-    const lock = await locks.acquire(lockOf(keyed), {
+    const lock = await locks.acquire(turn.lock, {
       ...holdOf(keyed.settings),
       wait: LOOK_AGAIN_MS,
     });
@@ -197,10 +196,6 @@ async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promi
     // It looks again by itself.
     keyed.waiting.delete(id);
   }
-}
-
-function lockOf(keyed: Keyed): string {
-  return lockName(keyed.job.queueName, keyIn(keyed, keyed.job));
 }
 
 function keyIn({ keyOf }: Pick<Keyed, 'keyOf'>, job: Job): string {

@@ -1,11 +1,16 @@
 /** The order of the jobs of one key: a sorted set in the Redis of BullMQ, beside the queue's own keys. */
 
 import type { Job, MinimalQueue } from 'bullmq';
+import { lockName } from './names.js';
 
 /** For how long nothing may happen to a key before its order is forgotten: jobs that start later state it again. */
 const KEPT_MS = 86_400_000;
 /** For how long a job that has left is still known: BullMQ has it among the active jobs until its end is recorded. */
 const LEFT_MS = 60_000;
+/** How often the first jobs of a key are looked at while others wait behind them, by one of all workers. */
+const LOOK_MS = 2_000;
+/** The same while none waits: a job that could not leave is all that may be found. */
+const LOOK_ALONE_MS = 60_000;
 /** How many keys a worker looks at in one step. */
 const DUE_MAX = 100;
 /** The places of jobs whose ids are no numbers are not below this. */
@@ -23,7 +28,7 @@ const FINISHED = ['completed', 'failed', 'unknown'];
  * KEYS[2]  all jobs that are known to be in an order, or to have left it, by when they are forgotten, in ms
  * KEYS[3]  BullMQ's list of active jobs, the latest first
  * KEYS[4]  BullMQ's lock of the job
- * KEYS[5]  the keys whose jobs wait, by when their first jobs were looked at, in ms
+ * KEYS[5]  the keys that have jobs in their orders, by when the first of these are looked at next, in ms
  * KEYS[6]  the jobs whose place is when they were added, by their number in the order of their start
  * ARGV[1]  the job
  * ARGV[2]  its place: its score in the order, but for a fraction of a ms
@@ -36,7 +41,7 @@ const FINISHED = ['completed', 'failed', 'unknown'];
  *        how many of these were started later than this one; the first that waits, in a list; an empty list if the job is not active under this token
  */
 const ENTER = `
-local order, known, active, lock, waiting, arrived = unpack(KEYS)
+local order, known, active, lock, keys, arrived = unpack(KEYS)
 local job, place, now, kept, limit, token, key = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local isActive, unknown, idle, later = {}, {}, {}, 0
 for _, other in ipairs(redis.call('LRANGE', active, 0, -1)) do
@@ -69,25 +74,25 @@ for _, other in ipairs(redis.call('ZRANGE', order, 0, limit - 1)) do
   if not isActive[other] then idle[#idle + 1] = other end
 end
 local before = redis.call('ZRANK', order, job)
-if before >= tonumber(limit) then
-  redis.call('ZADD', waiting, 'NX', now, key)
-  redis.call('PEXPIRE', waiting, kept)
-end
+local isWaiting = before >= tonumber(limit)
+local look = now + (isWaiting and ${LOOK_MS} or ${LOOK_ALONE_MS})
+local planned = redis.call('ZSCORE', keys, key)
+if not planned or isWaiting and tonumber(planned) > look then redis.call('ZADD', keys, look, key) end
+redis.call('PEXPIRE', keys, kept)
 return {before, idle, unknown, later, redis.call('ZRANGE', order, limit, limit)}
 `;
 
 /**
- * Chooses the keys whose first jobs are looked at now: each key once in an interval, by one of all workers.
+ * Chooses the keys whose first jobs are looked at now, by the worker that asks.
  *
- * KEYS[1]  the keys whose jobs wait, by when their first jobs were looked at, in ms
+ * KEYS[1]  the keys that have jobs, by when the first of these are looked at next, in ms
  * ARGV[1]  the time, in ms
- * ARGV[2]  the interval, in ms
- * ARGV[3]  how many keys at most
+ * ARGV[2]  how many keys at most
  * Reply: how many keys there are; those that are due, in a list
  */
 const DUE = `
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1] - ARGV[2], 'LIMIT', 0, ARGV[3])
-for _, key in ipairs(due) do redis.call('ZADD', KEYS[1], ARGV[1], key) end
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+for _, key in ipairs(due) do redis.call('ZADD', KEYS[1], ARGV[1] + ${LOOK_MS}, key) end
 return {redis.call('ZCARD', KEYS[1]), due}
 `;
 
@@ -96,18 +101,25 @@ return {redis.call('ZCARD', KEYS[1]), due}
  *
  * KEYS[1]  the order of the key
  * KEYS[2]  BullMQ's list of active jobs
- * KEYS[3]  the keys whose jobs wait
+ * KEYS[3]  the keys that have jobs, by when the first of these are looked at next, in ms
  * ARGV[1]  the key
  * ARGV[2]  how many jobs run at a time
+ * ARGV[3]  the time, in ms
  * Reply: those of the first jobs that are not active, in a list
  */
 const HEAD = `
-local first = redis.call('ZRANGE', KEYS[1], 0, ARGV[2] - 1)
-if #first == 0 then redis.call('ZREM', KEYS[3], ARGV[1]) end
+local order, active, keys = unpack(KEYS)
+local key, limit, now = unpack(ARGV)
 local isActive, idle = {}, {}
-for _, job in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do isActive[job] = true end
-for _, job in ipairs(first) do
+for _, job in ipairs(redis.call('LRANGE', active, 0, -1)) do isActive[job] = true end
+for _, job in ipairs(redis.call('ZRANGE', order, 0, limit - 1)) do
   if not isActive[job] then idle[#idle + 1] = job end
+end
+local jobs = redis.call('ZCARD', order)
+if jobs == 0 then
+  redis.call('ZREM', keys, key)
+elseif jobs <= tonumber(limit) and #idle == 0 then
+  redis.call('ZADD', keys, now + ${LOOK_ALONE_MS}, key)
 end
 return idle
 `;
@@ -118,18 +130,21 @@ return idle
  *
  * KEYS[1]  the order of the key
  * KEYS[2]  all jobs that are known
+ * KEYS[3]  the keys that have jobs
  * ARGV[1]  the job
  * ARGV[2]  how many jobs run at a time
  * ARGV[3]  until when the job is still known, in ms
  * ARGV[4]  how long the known jobs are kept, in ms
+ * ARGV[5]  the key
  * Reply: the job that is among the first by this, in a list; an empty list if there is none
  */
 const LEAVE = `
-local order, known = KEYS[1], KEYS[2]
-local job, limit, forgotten, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local order, known, keys = unpack(KEYS)
+local job, limit, forgotten, kept, key = unpack(ARGV)
 redis.call('ZADD', known, forgotten, job)
 redis.call('PEXPIRE', known, kept)
 if redis.call('ZREM', order, job) == 0 then return {} end
+if redis.call('EXISTS', order) == 0 then redis.call('ZREM', keys, key) end
 return redis.call('ZRANGE', order, limit - 1, limit - 1)
 `;
 
@@ -155,9 +170,10 @@ const COMMANDS = {
   holdfastDue: [DUE, 1],
   holdfastEnter: [ENTER, 6],
   holdfastHead: [HEAD, 3],
-  holdfastLeave: [LEAVE, 2],
+  holdfastLeave: [LEAVE, 3],
 } as const;
-const prepared = new WeakSet<Client>();
+/** The orders of each worker. */
+const known = new WeakMap<MinimalQueue, Orders>();
 
 /** Where a job stands in the order of its key. @internal */
 export interface Standing {
@@ -187,15 +203,26 @@ export class Orders {
 
   static async of(job: Job): Promise<Orders> {
     const queue = queueOf(job);
+    const before = known.get(queue);
+    if (before !== undefined) return before;
     const client = await (queue.backend?.client ?? queue.client);
     if (client === undefined) throw new TypeError('oneAtATime needs a queue of BullMQ in Redis');
-    if (!prepared.has(client)) {
-      for (const [name, [lua, numberOfKeys]] of Object.entries(COMMANDS)) {
-        client.defineCommand(name, { lua, numberOfKeys });
-      }
-      prepared.add(client);
+    for (const [name, [lua, numberOfKeys]] of Object.entries(COMMANDS)) {
+      client.defineCommand(name, { lua, numberOfKeys });
     }
-    return new Orders(job, client);
+    const orders = new Orders(job, client);
+    known.set(queue, orders);
+    return orders;
+  }
+
+  /** The beginning of the queue's keys, which no other queue has. */
+  get name(): string {
+    return this.#key('');
+  }
+
+  /** The name of the lock of a key's jobs. */
+  lockOf(key: string): string {
+    return lockName(this.#queue.name, key);
   }
 
   /** Whether the worker is being closed. */
@@ -213,12 +240,7 @@ export class Orders {
     const id = job.id ?? '';
     const keys = [this.#order(key), this.#known, this.#active, this.#key(`${id}:lock`)];
     const args = [id, placeOf(job), Date.now(), KEPT_MS, limit, token ?? '', key];
-    const reply = await this.#run('holdfastEnter', [
-      ...keys,
-      this.#waiting,
-      this.#arrived,
-      ...args,
-    ]);
+    const reply = await this.#run('holdfastEnter', [...keys, this.#keys, this.#arrived, ...args]);
     const [before, idle, unknown, later, [next] = []] = reply as [
       number,
       string[],
@@ -237,8 +259,9 @@ export class Orders {
 
   /** Takes a job out of the order of its key, and wakes the one whose turn it is by that. */
   async leave(key: string, id: string, limit: number): Promise<void> {
-    const args = [this.#order(key), this.#known, id, limit, Date.now() + LEFT_MS, KEPT_MS];
-    const [next] = (await this.#run('holdfastLeave', args)) as string[];
+    const keys = [this.#order(key), this.#known, this.#keys];
+    const args = [id, limit, Date.now() + LEFT_MS, KEPT_MS, key];
+    const [next] = (await this.#run('holdfastLeave', [...keys, ...args])) as string[];
     if (next !== undefined) await this.wake(next);
   }
 
@@ -259,19 +282,17 @@ export class Orders {
     return ids.filter((_, i) => states[i] === 'delayed');
   }
 
-  /** The keys whose first jobs no worker has looked at for `interval` ms, and whether there are any whose jobs wait. */
-  async due(
-    interval: number,
-  ): Promise<{ readonly keys: readonly string[]; readonly any: boolean }> {
-    const args = [this.#waiting, Date.now(), interval, DUE_MAX];
+  /** The keys whose first jobs are to be looked at now, by this worker alone, and whether any key has jobs. */
+  async due(): Promise<{ readonly keys: readonly string[]; readonly any: boolean }> {
+    const args = [this.#keys, Date.now(), DUE_MAX];
     const [count, keys] = (await this.#run('holdfastDue', args)) as [number, string[]];
     return { keys, any: Number(count) > 0 };
   }
 
   /** The first jobs of a key that are not active. */
   async idleOf(key: string, limit: number): Promise<readonly string[]> {
-    const keys = [this.#order(key), this.#active, this.#waiting];
-    return (await this.#run('holdfastHead', [...keys, key, limit])) as string[];
+    const keys = [this.#order(key), this.#active, this.#keys];
+    return (await this.#run('holdfastHead', [...keys, key, limit, Date.now()])) as string[];
   }
 
   /** The job of an id, if there still is one. */
@@ -315,8 +336,8 @@ export class Orders {
     return this.#key('holdfast:known');
   }
 
-  get #waiting(): string {
-    return this.#key('holdfast:waiting');
+  get #keys(): string {
+    return this.#key('holdfast:keys');
   }
 
   get #arrived(): string {

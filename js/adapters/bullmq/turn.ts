@@ -29,6 +29,11 @@ export class Turn {
     return new Turn(await Orders.of(job), job, key, limit, token);
   }
 
+  /** The name of the job's lock. */
+  get lock(): string {
+    return this.orders.lockOf(this.#key);
+  }
+
   /** Puts the job into the order. Rejects if BullMQ has given it to another worker, or ended it. */
   async enter(): Promise<Standing> {
     const standing = await this.orders.enter(this.#key, this.#job, this.#token, this.#limit);

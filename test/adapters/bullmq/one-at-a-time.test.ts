@@ -287,7 +287,7 @@ test('a job that BullMQ itself has failed holds up no other', async () => {
   await until(async () => (await queue.getCompletedCount()) === 2, 'the others to be done', 8_000);
   assert.deepEqual(journal, ['ada 0', 'ada 3']);
   await until(
-    async () => (await server.admin.exists(`${prefix}holdfast:waiting`)) === 0,
+    async () => (await server.admin.exists(`${prefix}holdfast:keys`)) === 0,
     'the keys to be forgotten',
     8_000,
   );
