@@ -6,6 +6,8 @@ import type { Orders } from './orders.js';
 
 /** How often a process asks which keys are to be looked at. */
 const PAUSE_MS = 1_000;
+/** How often it then does not ask after a look that failed: the keys that it has chosen are due for others meanwhile. */
+const RESTS = 3;
 
 /** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
 const { clearInterval, setInterval } = globalThis;
@@ -18,6 +20,7 @@ interface Watched {
   isLooking: boolean;
   /** Whether a job has entered an order since the last look began. */
   isNew: boolean;
+  rests: number;
 }
 
 /** @internal */
@@ -38,7 +41,7 @@ export class Lookout {
     let watched = this.#queues.get(name);
     if (watched === undefined) {
       const timer = setInterval(() => void this.#look(name), PAUSE_MS).unref();
-      watched = { workers: new Set(), timer, isLooking: false, isNew: true };
+      watched = { workers: new Set(), timer, isLooking: false, isNew: true, rests: 0 };
       this.#queues.set(name, watched);
     }
     watched.workers.add(orders);
@@ -51,6 +54,10 @@ export class Lookout {
     for (const each of watched.workers) if (each.isClosing) watched.workers.delete(each);
     const [orders] = watched.workers;
     if (orders === undefined) return this.#end(name);
+    if (watched.rests > 0) {
+      watched.rests -= 1;
+      return;
+    }
     watched.isLooking = true;
     watched.isNew = false;
     try {
@@ -59,7 +66,7 @@ export class Lookout {
       if (!any && !watched.isNew) return this.#end(name);
       for (const key of keys) await this.#lookAt(orders, key);
     } catch {
-      // The next look may succeed.
+      watched.rests = RESTS;
     } finally {
       watched.isLooking = false;
     }

@@ -9,6 +9,8 @@ import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
 const KEY = 'ada';
+/** How long a key that is due stays so only if none looks: each process asks every second. */
+const OVERDUE_MS = 1_500;
 
 let server: RedisServer;
 let locks: LockManager;
@@ -104,6 +106,24 @@ test('the looks go on when the worker is closed whose job was the last to be set
   await held.release();
   const state = async () => (await queue.getJob(`${second.id}`))?.getState();
   await until(async () => (await state()) === 'waiting', 'the second to be woken');
+});
+
+test('a process that cannot take locks leaves the looks to others', async () => {
+  const failing = await connect(server.url);
+  const held = await others.acquire(`${queue.name}:${KEY}`);
+  await queue.addBulk(jobs(2));
+  const worker = start(null);
+  const processor = processorOf(failing);
+  for (const token of ['one', 'two']) {
+    const job = await next(worker, token);
+    await assert.rejects(processor(job, token, undefined), { name: 'DelayedError' });
+  }
+  await failing.close();
+  const overdue = async () => Date.now() - Number(await lookAt());
+  await until(async () => (await overdue()) > OVERDUE_MS, 'a time for others to look');
+  await held.release();
+  start(processorOf(locks));
+  await until(async () => (await queue.getCompletedCount()) === 2, 'all jobs to be done');
 });
 
 test('a job that enters while a process finds no key with jobs is looked at', async () => {
