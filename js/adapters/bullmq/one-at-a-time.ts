@@ -84,8 +84,12 @@ export function oneAtATime<Data = any, Result = any, Name extends string = strin
     const run = (lock: Lock) => handler(job, lock, eitherOf(signal, lock.signal));
     const result = await runNow(locks, keyed, turn, run);
     if (result !== BUSY) return result as Result;
-    await park(keyed, token, LOOK_AGAIN_MS);
-    void wakeWhenFree(locks, keyed, turn);
+    try {
+      await park(keyed, token, LOOK_AGAIN_MS);
+    } finally {
+      // If the answer is lost, the job may be set aside all the same.
+      void wakeWhenFree(locks, keyed, turn);
+    }
     throw delayed();
   };
 }
@@ -95,7 +99,7 @@ interface Keyed {
   readonly job: Job;
   readonly keyOf: (job: Job) => unknown;
   readonly settings: Settings;
-  /** The jobs for whose lock this process waits, by their ids. */
+  /** The jobs for whose lock this process waits, by their queues and ids. */
   readonly waiting: Set<string>;
 }
 
@@ -181,20 +185,20 @@ function park(
 
 /** Wakes a job whose turn it is, when whoever has its lock releases it: other code, or a run that BullMQ has given up. */
 async function wakeWhenFree(locks: LockManager, keyed: Keyed, turn: Turn): Promise<void> {
-  const { id = '' } = keyed.job;
-  if (keyed.waiting.has(id)) return;
-  keyed.waiting.add(id);
+  const job = `${turn.orders.name}${keyed.job.id}`;
+  if (keyed.waiting.has(job)) return;
+  keyed.waiting.add(job);
   try {
     const lock = await locks.acquire(turn.lock, {
       ...holdOf(keyed.settings),
       wait: LOOK_AGAIN_MS,
     });
     await lock.release();
-    keyed.waiting.delete(id);
+    keyed.waiting.delete(job);
     await turn.wake();
   } catch {
     // It looks again by itself.
-    keyed.waiting.delete(id);
+    keyed.waiting.delete(job);
   }
 }
 

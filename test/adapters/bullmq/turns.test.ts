@@ -10,13 +10,14 @@ import { until } from '../../support/wait.js';
 
 let server: RedisServer;
 let locks: LockManager;
+let others: LockManager;
 let queue: Queue;
 let worker: Worker;
 let visits = 0;
 
 before(async () => {
   server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
-  locks = await connect(server.url);
+  [locks, others] = [await connect(server.url), await connect(server.url)];
 });
 
 afterEach(async () => {
@@ -25,7 +26,7 @@ afterEach(async () => {
 });
 
 after(async () => {
-  await locks?.close();
+  await Promise.all([locks?.close(), others?.close()]);
   await server?.stop();
 });
 
@@ -115,6 +116,46 @@ test('a job that ends while the next is set aside wakes it all the same', async 
   };
   await assert.rejects(run(second).ended, setAside);
   assert.equal(await stateOf(second), 'waiting');
+});
+
+test('a job whose lock is held elsewhere is woken, though the answer that set it aside was lost', async () => {
+  const [first] = (await started(1)) as [Job];
+  const held = await others.acquire(`${queue.name}:key`);
+  const moveToDelayed = first.moveToDelayed.bind(first);
+  first.moveToDelayed = async (...args) => {
+    await moveToDelayed(...args);
+    throw new Error('the answer is lost');
+  };
+  await assert.rejects(run(first).ended, /the answer is lost/);
+  assert.equal(await stateOf(first), 'delayed');
+  await held.release();
+  await until(async () => (await stateOf(first)) === 'waiting', 'the job to be woken');
+});
+
+test('jobs of several queues that have the same id wait for their locks, each for its own', async () => {
+  const processor = oneAtATime(
+    locks,
+    () => 'key',
+    () => {},
+  );
+  const [one] = (await started(1)) as [Job];
+  const former = [worker, queue] as const;
+  const [other] = (await started(1)) as [Job];
+  try {
+    assert.equal(one.id, other.id);
+    for (const job of [one, other]) {
+      const held = await others.acquire(`${job.queueName}:key`);
+      await assert.rejects(processor(job, job.token, undefined), setAside);
+      assert.ok(held.held);
+    }
+    await until(() => locks.stats().waiting === 2, 'both to wait');
+    for (const { queueName } of [one, other]) await others.forceRelease(`${queueName}:key`);
+    for (const job of [one, other]) {
+      await until(async () => (await job.getState()) === 'waiting', 'the job to be woken');
+    }
+  } finally {
+    await Promise.all(former.map((each) => each.close()));
+  }
 });
 
 test('of several jobs that run at a time, each that ends wakes one', async () => {
