@@ -1,4 +1,4 @@
-/** Mistakes in `js/adapters/bullmq`. */
+/** Mistakes in `js/bullmq`. */
 
 export default {
   tests: ['bullmq/one-at-a-time'],
@@ -37,8 +37,8 @@ export default {
     },
     {
       file: 'js/adapters/bullmq/one-at-a-time.ts',
-      was: 'cancelled === undefined ? lost :',
-      becomes: 'cancelled !== undefined ? lost :',
+      was: 'if (cancelled === undefined) return lost;',
+      becomes: 'if (cancelled !== undefined) return lost;',
     },
     {
       file: 'js/adapters/bullmq/orders.ts',
@@ -56,6 +56,41 @@ export default {
       file: 'js/adapters/bullmq/orders.ts',
       was: '? Number(id) : timestamp',
       becomes: '? timestamp : timestamp',
+    },
+    {
+      file: 'js/adapters/bullmq/lookout.ts',
+      was: ' && !watched.isNew',
+      becomes: '',
+      tests: ['bullmq/lookout'],
+    },
+    {
+      file: 'js/adapters/bullmq/lookout.ts',
+      was: 'watched.rests = RESTS;',
+      becomes: 'watched.rests = RESTS - RESTS;',
+      tests: ['bullmq/lookout'],
+    },
+    {
+      file: 'js/adapters/bullmq/orders.ts',
+      was: "if redis.call('EXISTS', order) == 0 then redis.call('ZREM', keys, key) end",
+      becomes: '',
+      tests: ['bullmq/lookout'],
+    },
+    {
+      file: 'js/adapters/bullmq/orders.ts',
+      was: 'if not planned or isWaiting and tonumber(planned) > look then',
+      becomes: 'if isWaiting and (not planned or tonumber(planned) > look) then',
+      tests: ['bullmq/lookout'],
+    },
+    {
+      file: 'js/adapters/bullmq/options.ts',
+      was: 'renew: true, linger: 0',
+      becomes: 'linger: 0',
+    },
+    {
+      file: 'js/adapters/bullmq/names.ts',
+      was: 'RESERVED.test(name) ? `${name}%` : name',
+      becomes: 'name',
+      tests: ['bullmq/names'],
     },
   ],
 };
