@@ -82,6 +82,8 @@ export interface Feature<Client = any, Prepared extends Preparation = any> {
   readonly ownProcess?: boolean;
   /** Whether all callers are in one process: none is stopped or killed. */
   readonly oneProcess?: boolean;
+  /** The names of the faults that it is tried with; by default all. */
+  readonly faults?: readonly string[];
   /** The faults after which it leaves locks to expire, as its page says: their leases are short. */
   readonly leavesLocks?: readonly ('closes' | 'away')[];
   prepare?(scene: Scene): Promise<Prepared>;

@@ -99,7 +99,7 @@ interface Tried extends Seen {
 async function breakAll(list: string, feature: Feature) {
   const calm = await calmRun(list, feature);
   const { requests } = calm;
-  const faults = FAULTS.filter((fault) => !(fault.process && feature.oneProcess));
+  const faults = FAULTS.filter((fault) => isTried(feature, fault));
   const all = requests.flatMap((_, at) =>
     faults.map((fault) => ({ list, feature, fault, step: at + 1 })),
   );
@@ -117,6 +117,11 @@ async function breakAll(list: string, feature: Feature) {
     ...(memory.count > 0 ? [`${memory.count} x ${closes} in memory:`] : []),
   ].join(' + ');
   return { steps, seen: [calm, ...seen.flat(), ...memory.seen] };
+}
+
+function isTried({ faults, oneProcess }: Feature, { name, process }: Fault): boolean {
+  if (faults !== undefined) return faults.includes(name);
+  return !(process && oneProcess);
 }
 
 /** A run without a fault. The first ones bring scripts to the server, so the steps are those of two alike. */
