@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { type Job, Queue, Worker } from 'bullmq';
 import { type KeyedHandler, oneAtATime } from 'holdfast/bullmq';
-import { connect, type LockManager } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
-import { until } from '../support/wait.js';
+import { connect, type LockManager } from '../../support/holdfast.js';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
 
 const KEY = 'ada';
 /** How long a key that is due stays so only if none looks: each process asks every second. */
