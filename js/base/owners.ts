@@ -12,10 +12,11 @@ const MARK = '@';
 /** @internal */
 export function checkOwner(owner: unknown): asserts owner is string {
   checkText(owner, 'owner');
+  if (owner === '') throw argumentError('ERR_INVALID_ARG_VALUE', 'owner must not be empty');
   const bytes = Buffer.byteLength(owner);
-  if (bytes >= 1 && bytes <= OWNER_BYTES_MAX) return;
-  const message = `owner must have 1 to ${OWNER_BYTES_MAX} bytes of UTF-8, got ${bytes}`;
-  throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  if (bytes <= OWNER_BYTES_MAX) return;
+  const message = `owner must be at most ${OWNER_BYTES_MAX} bytes of UTF-8, got ${bytes}`;
+  throw argumentError('ERR_OUT_OF_RANGE', message);
 }
 
 /** The text in place of a label in the tokens of an owner: two owners never have the same. @internal */
