@@ -6,7 +6,7 @@ import { checkKey, checkName, checkNames, checkSlot } from '../base/names.js';
 import { ownerIn } from '../base/owners.js';
 import { shareOf } from '../base/tokens.js';
 import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
-import { type HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
+import { CHOSEN, type HeldLock, MADE, type ManagerContext } from '../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../lock/lock.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import {
@@ -178,11 +178,15 @@ export class Taker {
       ttl,
       renew,
       leaveToExpire = false,
-    }: Pick<HoldOptions, 'ttl' | 'renew'> & { readonly leaveToExpire?: boolean },
+      isMade = false,
+    }: Pick<HoldOptions, 'ttl' | 'renew'> & {
+      readonly leaveToExpire?: boolean;
+      readonly isMade?: boolean;
+    },
   ): Promise<HeldLock> {
     this.checkNames(name);
     checkTtl(ttl);
-    const label = `${VALUE}${value}`;
+    const label = `${isMade ? MADE : CHOSEN}${value}`;
     const share = adoptedShare(mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE, token);
     const held = { ttl, renew, leaveToExpire, label, ...share, maxHold: Number.POSITIVE_INFINITY };
     const lock = await this.adopt(name, token, { ...this.defaultRequest, ...held });

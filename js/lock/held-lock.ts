@@ -54,8 +54,10 @@ interface Grant {
   readonly awaitRelease: boolean;
 }
 
-/** The start of a label that is a whole token, which the caller has chosen. No other label has it. @internal */
-export const VALUE = '=';
+/** The start of a label that is a whole token, which others may have, too. No other label has it. @internal */
+export const CHOSEN = '=';
+/** The start of a label that is a whole token, made for one hold. No other label has it. @internal */
+export const MADE = '!';
 
 // The flags of a lock are bits of one number, since there may be very many locks.
 const RELEASED = 1;
@@ -201,7 +203,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     // The next caller of this manager may own the lock with it.
     if (this.#is(RELEASED)) return '';
     this.#flags |= EXPORTED;
-    if (this.#label.startsWith(VALUE)) return this.#label.slice(VALUE.length);
+    if (this.#label[0] === CHOSEN || this.#label[0] === MADE) return this.#label.slice(1);
     const id = tokenIdOf(this.#lease);
     const token = `hf1.${this.#manager.errors.client}.${id}${this.#terms}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;

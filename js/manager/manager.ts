@@ -436,11 +436,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Takes a lock over under a token that the caller chooses, so that several locks can have one, or other processes know
-   * it. One that is left to expire stays under this token if no answer comes; any other is released then, unless it had
-   * the token before.
+   * it. Without an answer it stays under this token until its lease ends, unless the token `isMade`, and the lock is not left
+   * to expire: then it is released.
    *
    * @param owner - The lock, and the value that it has now.
-   * @param value - A token that no manager makes, and that is never used again.
+   * @param value - A token that no manager makes. `isMade`: it is used for this hold alone, so that its release may be
+   *   repeated; that of any other is sent once.
    * @internal
    */
   adoptAs(...args: Parameters<Taker['adoptAs']>): Promise<HeldLock> {

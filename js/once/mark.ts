@@ -135,7 +135,7 @@ export class Mark {
   /** Replaces the value that was read. */
   async #write(value: string, leaveToExpire: boolean): Promise<HeldLock> {
     const found = { name: this.#name, token: await this.#read(), mode: 'exclusive' } as const;
-    const terms = { ttl: this.#run.slot.keep, renew: false, leaveToExpire };
+    const terms = { ttl: this.#run.slot.keep, renew: false, leaveToExpire, isMade: true };
     this.#taken?.disown();
     this.#taken = undefined;
     const held = await this.#taker.adoptAs(found, value, terms);

@@ -6,7 +6,7 @@ use super::interface::{Effect, Outcome};
 use super::lease::Leases;
 use super::release::Release;
 use super::shard_channels::ShardChannels;
-use crate::protocol::OpId;
+use crate::protocol::{OpId, is_chosen};
 
 impl Machine {
     /// Fails open operations, releases all leases but those to keep, and ends when that is confirmed or takes too long.
@@ -29,11 +29,14 @@ impl Machine {
             let Some(held) = self.remove_lease(id) else {
                 continue;
             };
-            if held.leave_to_expire {
+            let chosen = is_chosen(&held.label);
+            if held.leave_to_expire || (chosen && held.until <= self.context.now) {
                 self.left_to_expire.insert(id);
             } else {
                 let token = Leases::token_of(&self.context, &held);
-                self.give_back(held.keys, token, held.uncertain);
+                let mut release = Release::new(held.keys, token, held.until, held.uncertain);
+                release.chosen = chosen;
+                self.begin_release(id, release);
             }
         }
         for id in in_order(&self.releases) {

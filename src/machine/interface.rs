@@ -105,8 +105,8 @@ pub enum Command {
         name: String,
         /// The owner's token.
         owner: String,
-        /// The label in the new owner's token; empty for that in the owner's. Or `=` and the whole new token, if its caller
-        /// chooses it: one that no manager makes, and that was never used before.
+        /// The label in the new owner's token; empty for that in the owner's. Or a whole token that no manager makes: `!` and
+        /// one that is used for this hold alone, or `=` and one that other processes may have, now or later.
         label: Arc<str>,
         /// The lease.
         ttl: Duration,

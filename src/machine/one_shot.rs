@@ -11,7 +11,9 @@ use super::request::{CallError, Fallback, Finished};
 use super::servers::Servers;
 use super::timers::Owner;
 use super::waiting_room::Rank;
-use crate::protocol::{Call, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId};
+use crate::protocol::{
+    Call, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId, is_chosen,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,11 +115,8 @@ impl OneShot {
     /// Whether the server is asked to free what it has got, or may yet get, for a caller that does not learn of it.
     pub(super) fn is_given_back(&self) -> bool {
         match (&self.purpose, &self.call) {
-            // Only the server ends a lock that is left to expire. And a token that adopts from itself gets nothing that
-            // another process with this token does not hold.
-            (Purpose::Adopt { hold, .. }, Call::Adopt { token, owner, .. }) => {
-                !hold.leave_to_expire && token != owner
-            }
+            // Only the server ends a lock that is left to expire, or one under a value that another process may have.
+            (Purpose::Adopt { hold, label, .. }, _) => !hold.leave_to_expire && !is_chosen(label),
             (Purpose::AcquireAll { .. }, _) => true,
             _ => false,
         }

@@ -8,8 +8,8 @@ use super::one_shot::{OneShot, Purpose};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, NAMED, OpId, Reply, ServerTime, Token, TokenId,
-    valid_until,
+    Call, LeaseId, LockKeys, Mode, Mono, OpId, Reply, ServerTime, Token, TokenId, is_chosen,
+    is_whole, valid_until,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,9 +206,17 @@ impl Machine {
         else {
             return Outcome::Internal;
         };
-        // A caller that has chosen a token for its own lock loses nothing.
-        let is_named = label.starts_with(NAMED);
-        let reason = if is_named { LossReason::Ended } else { LossReason::Adopted };
+        if is_chosen(&label) && shot.uncertain && owner != token && self.has_lost(&owner) {
+            // Since that lock may have ended, another process may have the value by now.
+            return Outcome::Connection(format!(
+                "no answer came while its former lease lasted; it may be held under the chosen value until a lease of \
+                 {} ms ends: acquire it then",
+                ttl.as_millis()
+            ));
+        }
+        // A caller that has named a token for its own lock loses nothing.
+        let is_whole = is_whole(&label);
+        let reason = if is_whole { LossReason::Ended } else { LossReason::Adopted };
         // To give back what has the token of the new lease would release that.
         let give_back = if owner == token { GiveBack::Never } else { GiveBack::IfUncertain };
         self.lose_adopted(&owner, reason, give_back);
@@ -224,11 +232,17 @@ impl Machine {
         }
         let told = (!label.is_empty()).then(|| label.to_string());
         let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
-        // A late repeat takes the lock only from its former owner. To release a chosen token twice could free it from
-        // another process, which has got it under this token meanwhile.
-        held.uncertain = shot.uncertain && !is_named;
+        // A late repeat takes the lock only from its former owner.
+        held.uncertain = shot.uncertain && !is_whole;
         self.begin_lease(held, terms);
         Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
+    }
+
+    /// Whether `owner` is a token of this manager under which it holds nothing any more.
+    fn has_lost(&self, owner: &Token) -> bool {
+        let now = self.context.now;
+        let is_held = |id| self.leases.get(id).is_some_and(|held| now < held.until);
+        self.context.number_of(owner).is_some_and(|id| !is_held(id))
     }
 
     /// What `owner` had is another token's now. This manager may be the owner, and miss the message.

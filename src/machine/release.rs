@@ -1,7 +1,8 @@
 //! Releases: on a caller's request, or of a grant that no caller uses.
 //!
-//! Once a release was sent its token is burned: no later request acquires or extends with it. Only a token that its caller
-//! has chosen may be adopted anew, which ends its releases.
+//! Once a release was sent its token is burned: no later request acquires or extends with it. Only a value that its caller
+//! has chosen may be adopted anew, here or in another process, and names no hold. So its release is sent once, while the
+//! lease is valid, and never repeated without an answer: that could free a later hold under the same value.
 
 use super::context::Context;
 use super::interface::Outcome;
@@ -11,7 +12,8 @@ use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
 use crate::protocol::{
-    Call, LockKeys, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId, WRONG_TYPE,
+    Call, LockKeys, Mode, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId,
+    WRONG_TYPE,
 };
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ const REFUSED_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Release {
     pub(super) keys: LockKeys,
     token: Token,
+    /// Whether the token is a value that its caller has chosen.
+    pub(super) chosen: bool,
     /// The caller that waits for it; none when a lost or unused grant is given back.
     pub(super) op: Option<OpId>,
     /// Until when the lease was valid: if a release sent before finds it gone, an earlier one has freed it.
@@ -62,6 +66,7 @@ impl Release {
         Self {
             keys,
             token,
+            chosen: false,
             op: None,
             until,
             alone: false,
@@ -104,6 +109,11 @@ impl Release {
         self.confirmed.is_some()
     }
 
+    /// Whether it is too late for it: a lease that has ended may be followed by another process's, under the same value.
+    pub(super) fn is_too_late(&self, now: Mono) -> bool {
+        self.chosen && self.until <= now
+    }
+
     /// Sends it in its turn, unless it has an open request.
     pub(super) fn send(&self, context: &mut Context, servers: &mut Servers, id: TokenId) {
         let owner = Owner::Release(id);
@@ -136,6 +146,11 @@ impl Release {
             Ok(Reply::Owner(false)) => self.not_owner(context, servers, id, sent, script),
             Ok(Reply::More) => {
                 self.maybe_freed = true;
+                if self.chosen {
+                    // The lock is free. A token of nobody serves the rest of the queue.
+                    self.token = context.token(id, Mode::Exclusive, "");
+                    self.chosen = false;
+                }
                 self.answer(context, id, Outcome::Done);
                 Self::send_later(context, servers, id)
             }
@@ -163,8 +178,8 @@ impl Release {
                 self.send_now(context, servers, id);
                 false
             }
-            // The token may still be in the wait queue.
-            Some(Script::Free | Script::FreeShare) if self.op.is_none() => {
+            // The token may still be in the wait queue, unless it was chosen.
+            Some(Script::Free | Script::FreeShare) if self.op.is_none() && !self.chosen => {
                 self.alone = false;
                 self.refused(context, servers, id)
             }
@@ -207,6 +222,15 @@ impl Release {
                     self.deadline(context, servers, id);
                 }
                 return self.refused(context, servers, id);
+            }
+            CallError::Lost(why) if self.chosen => {
+                let outcome = self.undecided(context, Outcome::Connection(why));
+                self.answer(context, id, outcome);
+                return true;
+            }
+            CallError::Halfway(_) if self.chosen => {
+                self.answer(context, id, Outcome::Done);
+                return true;
             }
             CallError::Lost(_) => {
                 self.maybe_freed |= sent < self.until;
@@ -282,9 +306,20 @@ impl Release {
             Outcome::Server { refusal, key }
         } else {
             let patience = context.config.command_timeout;
-            servers.no_answer(Owner::Release(id), &self.keys, patience)
+            let outcome = servers.no_answer(Owner::Release(id), &self.keys, patience);
+            if self.chosen { self.undecided(context, outcome) } else { outcome }
         };
         self.answer(context, id, outcome);
+    }
+
+    /// The outcome of a release that is not repeated, though it may not have been executed.
+    fn undecided(&self, context: &Context, outcome: Outcome) -> Outcome {
+        let Outcome::Connection(why) = outcome else { return outcome };
+        let ms = self.until.since(context.now).as_millis();
+        Outcome::Connection(format!(
+            "{why}; it may still be held until its lease ends, in about {ms} ms: a value that others may have is not \
+             released again, so acquire it then"
+        ))
     }
 
     /// Completes the caller's operation once; the release itself goes on until the server has confirmed it.

@@ -6,7 +6,7 @@ use super::release::{Release, Successor};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use super::{Leaving, Machine};
-use crate::protocol::{LockKeys, Mono, Token, TokenId};
+use crate::protocol::{LockKeys, Mono, Token, TokenId, is_chosen};
 use crate::slim::Slim;
 
 /// A lock that is held for longer, in round trips, the grant's own included, is released by the script that serves waiters.
@@ -28,8 +28,10 @@ impl Machine {
         if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }
+        let chosen = is_chosen(&held.label);
         let token = Leases::token_of(&self.context, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
+        release.chosen = chosen;
         if let Some((op, deadline)) = caller {
             self.context.timers.set(Timer::ReleaseDeadline(id), deadline);
             release.op = Some(op);
@@ -38,6 +40,8 @@ impl Machine {
         release.fast_path = (held.lone_share || !release.shared)
             && held.pending_renewal.is_none()
             && !held.uncertain
+            // That may need a second request.
+            && !chosen
             && !waits_here
             && self.is_likely_free(&release.keys)
             && !self.may_be_awaited(&release.keys, held.confirmed)
@@ -76,26 +80,35 @@ impl Machine {
         self.begin_release(id, release);
     }
 
-    fn begin_release(&mut self, id: TokenId, release: Release) {
+    pub(super) fn begin_release(&mut self, id: TokenId, release: Release) {
         release.send(&mut self.context, &mut self.servers, id);
         self.releases.insert(id, release);
     }
 
     pub(super) fn send_release(&mut self, id: TokenId) {
+        if self.releases.get(&id).is_some_and(|release| release.is_too_late(self.context.now)) {
+            return self.end_release(id);
+        }
         if let Some(release) = self.releases.get(&id) {
             release.send(&mut self.context, &mut self.servers, id);
         }
     }
 
-    /// A token that its caller has chosen may have been released before. A repeat of that would free its next hold, for
+    /// A value that its caller has chosen may wait to be released, for an earlier hold. That would free its next hold, for
     /// which it is adopted now.
     pub(super) fn end_releases_of(&mut self, token: &Token) {
         for id in in_order(&self.releases) {
-            if let Some(release) = self.releases.get_mut(&id).filter(|each| each.is_of(token)) {
-                release.give_up(&mut self.context, id);
-                self.servers.forget(&mut self.context, Owner::Release(id));
-                self.releases.remove(&id);
+            if self.releases.get(&id).is_some_and(|each| each.is_of(token)) {
+                self.end_release(id);
             }
+        }
+    }
+
+    /// Nothing is left to release.
+    fn end_release(&mut self, id: TokenId) {
+        if let Some(mut release) = self.releases.remove(&id) {
+            release.give_up(&mut self.context, id);
+            self.servers.forget(&mut self.context, Owner::Release(id));
         }
     }
 

@@ -78,7 +78,7 @@ pub enum OpKind {
     Release = 4,
     /// None.
     Downgrade = 5,
-    /// Name, token, label or `=` and the new token, or empty.
+    /// Name, token, label or `=` or `!` and the new token, or empty.
     Adopt = 6,
     /// Name, owners.
     ForceRelease = 7,

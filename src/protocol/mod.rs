@@ -22,7 +22,7 @@ pub use keys::{CounterKey, Counters, LockKeys, SLOTS, SideKey};
 pub use message::{Grant, Message, Taken};
 pub use reply::{COUNTER_AHEAD_MAX, EXACT_MAX, FENCE_MAX, Held, QueuePosition, Reply, Take, exact};
 pub use script::Script;
-pub(crate) use token::{NAMED, TICK_US, Tokens, is_owner};
+pub(crate) use token::{TICK_US, Tokens, is_chosen, is_owner, is_whole};
 pub use token::{TOKEN_PREFIX, Token};
 pub(crate) use validity::DRIFT;
 pub use validity::{CLAIM, drift, lease_until, valid_until};

@@ -13,8 +13,12 @@ pub const TOKEN_PREFIX: &str = "hf1.";
 /// name.
 const LONE_SHARE: &str = "hf1.shared.";
 
-/// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
-pub(crate) const NAMED: &str = "=";
+/// The start of a label that is a whole token, which its caller has chosen. Other processes may have it at the same time,
+/// or later, for a hold of their own. No label of a caller has it.
+const CHOSEN: char = '=';
+
+/// The start of a label that is a whole token, made for one hold and never used again. No label of a caller has it.
+const MADE: char = '!';
 
 /// The start of a label that names an owner: every hold of that owner has it, in any process. No other label begins so.
 const OWNER: char = '@';
@@ -22,6 +26,16 @@ const OWNER: char = '@';
 /// Whether a label names an owner.
 pub(crate) fn is_owner(label: &str) -> bool {
     label.starts_with(OWNER)
+}
+
+/// Whether a label is a whole token that others may have as well.
+pub(crate) fn is_chosen(label: &str) -> bool {
+    label.starts_with(CHOSEN)
+}
+
+/// Whether a label is a whole token.
+pub(crate) fn is_whole(label: &str) -> bool {
+    label.starts_with([CHOSEN, MADE])
 }
 
 /// The longest label of a caller, in bytes as it is written: what may not stand in a token is written as `%` and two digits.
@@ -143,7 +157,9 @@ impl Tokens {
 
     /// The token of a lock with this `label`, which is number `n` unless the label names the whole token.
     pub(crate) fn labelled(&self, n: u64, mode: Mode, label: &str) -> Token {
-        label.strip_prefix(NAMED).map_or_else(|| self.number(n, mode, label), Token::from_text)
+        label
+            .strip_prefix([CHOSEN, MADE])
+            .map_or_else(|| self.number(n, mode, label), Token::from_text)
     }
 }
 

@@ -408,7 +408,8 @@ export class Redlock extends EventEmitter {
     const manager = await this.#open();
     const value = newValue();
     const adopt = async (lock: SharedHandle) => {
-      const adopted = await manager.adoptAs(lock.toJSON(), value, { ttl: duration, renew: false });
+      const terms = { ttl: duration, renew: false, isMade: true };
+      const adopted = await manager.adoptAs(lock.toJSON(), value, terms);
       // Only now: without an answer it is to be released.
       await adopted.stopRenewing();
       return adopted;

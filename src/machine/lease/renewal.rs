@@ -8,7 +8,7 @@ use crate::machine::interface::{Effect, Hold, LossReason, Outcome};
 use crate::machine::request::{Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until,
+    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, is_chosen, valid_until,
 };
 use std::time::Duration;
 
@@ -323,6 +323,8 @@ impl Machine {
         // The server ends what is left to expire, unless its caller has released it; until then another process with its
         // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.
         let is_left = held.leave_to_expire && releasing.is_none();
+        // A value that others may have is another's once this lease is over.
+        let is_left = is_left || is_chosen(&held.label);
         if given_back && !is_left {
             let token = Leases::token_of(&self.context, &held);
             self.give_back(held.keys, token, twice);

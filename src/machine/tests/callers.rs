@@ -4,9 +4,17 @@ use super::process::{Held, OpKind, Process};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
-use crate::protocol::Mode;
+use crate::protocol::{Mode, Token};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The start of the name of a client in tokens that others may have.
+const CHOSEN: &str = "chosen";
+
+/// Whether it is a token that others may have: only its holder's release, or the end of its lease, frees its lock.
+pub(super) fn is_chosen(token: &Token) -> bool {
+    token.client().is_some_and(|client| client.starts_with(CHOSEN))
+}
 
 impl Simulation {
     pub(super) fn acquire(&mut self, who: usize) {
@@ -111,8 +119,8 @@ impl Simulation {
         }
     }
 
-    /// Adopts the lock of any process, possibly its own: by a token of its own, by one that its caller chooses, or by the
-    /// chosen one that it has.
+    /// Adopts the lock of any process, possibly its own: by a token of its own, by one that is made for it, by one that
+    /// others may have, or by that one which it has.
     pub(super) fn adopt(&mut self, who: usize) {
         let from = &mut self.processes[self.rng.usize(..PROCESSES)];
         let Some(has) = from.held.last_mut() else { return };
@@ -124,13 +132,17 @@ impl Simulation {
         let (name, ttl) = (self.locks[lock].name.to_owned(), ms(self.rng.u64(60..8_000)));
         let renew = self.rng.u32(..4) > 1;
         let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
-        let again = self.chosen.contains_key(&token) && !mode.is_shared() && self.rng.bool();
+        let again = is_chosen(&token)
+            && self.chosen.contains_key(&token)
+            && !mode.is_shared()
+            && self.rng.bool();
         if !again {
             self.give_up(&token);
         }
         let label: Arc<str> = match self.rng.u32(..3) {
             _ if again => format!("={token}").into(),
-            0 => format!("=hf1.x{}.1", self.chosen.len()).into(),
+            0 => format!("!hf1.x{}.1", self.chosen.len()).into(),
+            1 => format!("=hf1.{CHOSEN}{}.1", self.chosen.len()).into(),
             _ => Arc::default(),
         };
         let owner = token.to_string();
@@ -145,7 +157,7 @@ impl Simulation {
             self.chosen.insert(new.clone(), client);
         }
         // Only its caller, once it has the lock, or the end of its lease may free it: also if there is no answer.
-        if again || hold.leave_to_expire {
+        if is_chosen(&new) || hold.leave_to_expire {
             self.keep(&new);
         }
         if again {

@@ -14,6 +14,7 @@ use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::call::{Call, Intent, Mode};
 use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
+use crate::protocol::is_chosen;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
 use crate::protocol::reply::{Reply, Take};
@@ -50,8 +51,12 @@ pub(super) enum Defect {
     AskingForgotten,
     /// A request whose redirection met no connection is not retried.
     AskNotRetried,
-    /// An adoption by the same token that had no answer is given back.
-    AdoptedFromItselfReleased,
+    /// An adoption under a chosen value that had no answer is given back.
+    ChosenGivenBack,
+    /// An adoption under a chosen value counts though the lock that it was for has ended.
+    ChosenAdoptedLate,
+    /// A release of a chosen value that had no answer is repeated, or sent when its lease has ended.
+    ChosenReleasedAgain,
     /// An adoption that had no answer is given back, though it is to be left to expire.
     AdoptedLeftReleased,
     /// Everything is sent at once.
@@ -448,14 +453,20 @@ pub(super) fn spoil(machine: &mut Machine) {
                 entry.uncertain &= !entry.steals();
             }
         }
-        Defect::AdoptedFromItselfReleased => {
+        Defect::ChosenGivenBack => {
             for shot in machine.one_shots.values_mut() {
-                if let Call::Adopt { token, owner, .. } = &mut shot.call
-                    && token == owner
+                if let Purpose::Adopt { label, .. } = &mut shot.purpose
+                    && is_chosen(label)
                 {
-                    *owner = Token::from_text("another");
+                    *label = label.replacen('=', "!", 1).into();
                 }
             }
+        }
+        Defect::ChosenAdoptedLate => {
+            machine.one_shots.values_mut().for_each(|shot| shot.uncertain = false);
+        }
+        Defect::ChosenReleasedAgain => {
+            machine.releases.values_mut().for_each(|release| release.chosen = false);
         }
         Defect::AdoptedLeftReleased => {
             for shot in machine.one_shots.values_mut() {

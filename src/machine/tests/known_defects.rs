@@ -829,6 +829,16 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::AdoptedLeftReleased),
     ),
+    (
+        "a release of a chosen value is repeated",
+        Kind::Steady,
+        Change::Machine(Defect::ChosenReleasedAgain),
+    ),
+    (
+        "what was adopted under a chosen value is given back",
+        Kind::Steady,
+        Change::Machine(Defect::ChosenGivenBack),
+    ),
     ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::AllLocksLeft)),
     // Requests without a reply.
     (

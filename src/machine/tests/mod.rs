@@ -45,6 +45,7 @@ mod snapshot;
 mod steps;
 mod theft_rules;
 mod thefts;
+mod values;
 mod waiting;
 mod watch;
 mod world;

@@ -119,10 +119,15 @@ fn an_adoption_that_a_close_overtakes_is_given_back() {
 
 const LEFT: Hold = Hold { leave_to_expire: true, ..ONE_LEASE };
 
-/// Adopts under the token `value`, which its caller has chosen.
-fn adopt_as(world: &mut World, owner: &str, value: &str, hold: Hold) -> OpId {
+/// Adopts under the token `value`, which other processes may have as well.
+pub(super) fn adopt_as(world: &mut World, owner: &str, value: &str, hold: Hold) -> OpId {
+    adopt_by(world, owner, &format!("={value}"), hold)
+}
+
+/// Adopts under the token that `label` is.
+fn adopt_by(world: &mut World, owner: &str, label: &str, hold: Hold) -> OpId {
     let (name, owner, ttl, mode) = ("a".to_owned(), owner.to_owned(), ms(60_000), Mode::Exclusive);
-    let label = format!("={value}").into();
+    let label = label.into();
     world.command(Command::Adopt { name, owner, label, ttl, hold, mode })
 }
 
@@ -157,7 +162,7 @@ fn an_adoption_of_what_is_left_to_expire_is_never_given_back() {
     {
         let mut a = World::connected_as("a");
         take(&mut a, Mode::Exclusive);
-        let op = adopt_as(&mut a, "hf1.a.1", "hf1.a.1 done", LEFT);
+        let op = adopt_by(&mut a, "hf1.a.1", "!hf1.a.1 done", LEFT);
         interrupt(&mut a);
         assert!(matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)));
         a.settle();

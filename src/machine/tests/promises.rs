@@ -1,5 +1,6 @@
 //! The invariants of every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
+use super::callers::is_chosen;
 use super::ledger::Lock;
 use super::process::{OpKind, Process, knows, knows_chosen};
 use super::server::Server;
@@ -96,6 +97,10 @@ impl Simulation {
         let tokens = self.locks.iter().flat_map(tokens);
         let is_orphan = |token: &Token| {
             let machines = || self.processes.iter().map(|process| &process.world.machine);
+            if is_chosen(token) {
+                // Without an answer it stays until its lease ends.
+                return false;
+            }
             if let Some(client) = self.chosen.get(token) {
                 let lives = machines().any(|machine| machine.context.config.client == *client);
                 let known = machines().any(|machine| knows_chosen(machine, token));

@@ -1,5 +1,6 @@
 //! The rules of steal, force and locks that are left to expire, implemented a second time.
 
+use super::callers::is_chosen;
 use super::ledger::Lock;
 use super::process::{Held, OpKind, Process};
 use super::simulator::Simulation;
@@ -324,7 +325,10 @@ impl Simulation {
         let process = &self.processes[who];
         for (lease, reason) in &process.world.lost[first..] {
             let token = process.token_of(*lease);
-            if self.chosen.contains_key(&token) && !self.left_to_expire.contains(token.as_str()) {
+            if self.chosen.contains_key(&token)
+                && !is_chosen(&token)
+                && !self.left_to_expire.contains(token.as_str())
+            {
                 // Its end gives it back.
                 self.server.give_up(token.as_str());
             }

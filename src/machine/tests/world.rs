@@ -4,12 +4,13 @@ use super::defects::{self, Defect};
 use super::member::{Destination, Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
 use super::snapshot::lone_share;
+use crate::machine::one_shot::Purpose;
 use crate::machine::{
     Command, Config, Denied, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId,
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
-use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
+use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token, is_chosen};
 use crate::server::embedded::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub(super) struct World {
     refused: BTreeMap<Token, u32>,
     /// The grants by messages, and their claims.
     pub(super) told: Vec<Grant>,
+    /// The values that its callers have chosen, and the requests to release them that are not answered.
+    chosen: BTreeMap<Token, Option<RequestId>>,
     /// Every sent release, in order.
     pub(super) released: Vec<String>,
     pub(super) lost: Vec<(LeaseId, LossReason)>,
@@ -220,6 +223,7 @@ impl World {
             shown: None,
             refused: BTreeMap::new(),
             told: Vec::new(),
+            chosen: BTreeMap::new(),
             released: Vec::new(),
             lost: Vec::new(),
             alive: true,
@@ -358,6 +362,9 @@ impl World {
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now);
+        self.chosen.values_mut().for_each(|asked| {
+            asked.take_if(|asked| *asked == request);
+        });
         let mut out = Vec::new();
         let (front, sent_on) = (self.front(), self.sent_on(request, &reply));
         let elsewhere = if let Err(Failure::Moving(to)) = reply { Some(to) } else { None };
@@ -487,6 +494,28 @@ impl World {
     pub(super) fn lose_messages(&self) {
         self.lose_channel_messages();
         while self.server.next_mail(self.subscriber).is_some() {}
+    }
+
+    /// Checks that a chosen value is not released again without an answer: it may be another process's by now.
+    fn note_chosen(&mut self, request: RequestId, call: &Call) {
+        match call {
+            Call::Adopt { token, .. } => {
+                let mut shots = self.machine.one_shots.values();
+                let begins = |purpose: &Purpose| matches!(purpose, Purpose::Adopt { label, .. } if is_chosen(label));
+                if shots.any(|shot| shot.call.token() == token && begins(&shot.purpose)) {
+                    self.chosen.insert(token.clone(), None);
+                }
+            }
+            Call::Delete { token, .. }
+            | Call::Free { token, .. }
+            | Call::FreeShare { token, .. }
+            | Call::HandoffShare { token, .. }
+            | Call::Release { token, .. } => {
+                let asked = self.chosen.get_mut(token).and_then(|asked| asked.replace(request));
+                assert!(asked.is_none(), "the chosen value {token} is released again");
+            }
+            _ => {}
+        }
     }
 
     fn note_token(&mut self, token: &Token) {
@@ -673,6 +702,7 @@ impl World {
                 if let Call::HandoffShare { token, .. } | Call::Release { token, .. } = &call {
                     self.released.push(token.to_string());
                 }
+                self.note_chosen(request, &call);
                 self.note_token(call.token());
                 if let Call::HandoffShare { successor, .. } = &call {
                     self.note_token(successor);

@@ -2,7 +2,8 @@
 
 use super::defects::{self, Change, Defect, script};
 use super::{
-    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, waiting,
+    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, values,
+    waiting,
 };
 use crate::protocol::script::Script;
 
@@ -50,9 +51,24 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         waiting::an_entry_that_was_heard_of_since_an_unclaimed_grant_stays,
     ),
     (
-        "what was adopted by the token that had it is given back",
-        Change::Machine(Defect::AdoptedFromItselfReleased),
+        "what was adopted under a chosen value is given back",
+        Change::Machine(Defect::ChosenGivenBack),
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
+    ),
+    (
+        "a release of a chosen value is repeated",
+        Change::Machine(Defect::ChosenReleasedAgain),
+        values::a_release_of_a_chosen_value_without_an_answer_is_not_repeated,
+    ),
+    (
+        "a release of a chosen value is sent when its lease has ended",
+        Change::Machine(Defect::ChosenReleasedAgain),
+        values::a_chosen_value_is_not_released_when_its_lease_has_ended,
+    ),
+    (
+        "an adoption counts though the lock has ended that it was for",
+        Change::Machine(Defect::ChosenAdoptedLate),
+        values::an_adoption_that_is_repeated_after_the_end_of_its_lock_starts_no_hold,
     ),
     (
         "a waiter that was stopped is waited for as long as the queue has its entry",
