@@ -6,6 +6,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { LockLostError } from '../../base/errors.js';
 import { everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
+import { ResourceLockedError } from '../redlock/errors.js';
 import { validFor } from '../redlock/settings.js';
 import type { Client, ExecutionStats } from '../redlock/votes.js';
 import type { Held } from './hold.js';
@@ -46,6 +47,8 @@ export class ValueHold implements Held {
   readonly #clients: ReadonlySet<Client>;
   readonly #shares: readonly Share[];
   #until = 0;
+  /** The clients whose servers have said no to the last request. */
+  #denied: ReadonlySet<Client> = new Set();
 
   private constructor({ clients, key, value }: Place) {
     this.#clients = new Set(clients);
@@ -63,7 +66,7 @@ export class ValueHold implements Held {
     for (let attempt = 1; attempt <= retries.limit && performance.now() < end; attempt++) {
       signal?.throwIfAborted();
       if (await hold.#sets(TAKE, lockTimeout)) return hold;
-      await hold.release();
+      await hold.#undo();
       await setTimeout(retries.interval, undefined, { signal }).catch(() => {});
     }
     signal?.throwIfAborted();
@@ -93,11 +96,19 @@ export class ValueHold implements Held {
     await this.#ask(RELEASE, [], SERVER_MS);
   }
 
+  /** Gives back what an attempt has got, or may have got. Where the key was held, it may be another's under this value. */
+  async #undo(): Promise<void> {
+    const clients = new Set([...this.#clients].filter((client) => !this.#denied.has(client)));
+    if (clients.size > 0) await everywhere(clients, this.#shares, RELEASE, [], SERVER_MS);
+  }
+
   /** Whether a majority agrees while the lease lasts. Then the others get the value as well, if they can. */
   async #sets(script: string, ttl: number): Promise<boolean> {
     const began = performance.now();
     const limit = Math.max(1, Math.min(SERVER_MS, ttl / 10));
     const { votesFor, votesAgainst, quorumSize } = await this.#ask(script, [`${ttl}`], limit);
+    const denials = [...votesAgainst].filter(([, error]) => error instanceof ResourceLockedError);
+    this.#denied = new Set(denials.map(([client]) => client));
     const until = began + validFor(ttl);
     if (votesFor.size < quorumSize || performance.now() >= until) return false;
     this.#until = until;

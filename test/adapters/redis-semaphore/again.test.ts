@@ -195,3 +195,16 @@ for (const kind of ['Mutex', 'Semaphore'] as const) {
     await lock.release();
   });
 }
+
+test('an attempt on several servers under an identifier that is held takes nothing from its holder', async () => {
+  const { RedlockMutex } = require('holdfast/redis-semaphore') as typeof Drop;
+  const several = () => three.servers.map((each) => client(each));
+  const identifier = 'job 13';
+  const holder = new RedlockMutex(several(), 'shared', { identifier });
+  await holder.acquire();
+  const other = new RedlockMutex(several(), 'shared', { identifier, acquireAttemptsLimit: 1 });
+  assert.equal(await other.tryAcquire(), false);
+  const held = three.servers.map((each) => each.admin.exists('mutex:shared'));
+  assert.deepEqual(await Promise.all(held), [1, 1, 1]);
+  await holder.release();
+});
