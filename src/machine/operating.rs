@@ -149,8 +149,10 @@ impl Machine {
     /// The server has answered the request of a one-shot, sent at `sent`.
     fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
         let Some(shot) = self.remove_one_shot(op) else { return };
-        if let (Purpose::Extend(lease) | Purpose::Leave(lease), Call::Extend { ttl, .. }) =
-            (&shot.purpose, &shot.call)
+        if let (
+            Purpose::Extend(lease) | Purpose::Leave(lease),
+            Call::Claim { ttl, .. } | Call::Extend { ttl, .. },
+        ) = (&shot.purpose, &shot.call)
             && reply == Reply::Owner(false)
             && self.leases.hold_of(*lease).is_some_and(|held| held.mode.is_shared())
         {

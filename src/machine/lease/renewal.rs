@@ -156,7 +156,8 @@ impl Machine {
             }
             // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
             Ok(Reply::Owner(false))
-                if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
+                if held.mode.is_shared()
+                    && matches!(finished.script, Some(Script::Claim | Script::Extend)) =>
             {
                 self.retry_renewal(id)
             }

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{Call, LockKeys, Mode, Reply, TokenId};
+use crate::protocol::{Call, Failure, LockKeys, Mode, Reply, TokenId};
 use std::sync::Arc;
 
 /// Two managers on one server.
@@ -359,6 +359,45 @@ fn an_extension_that_is_executed_after_a_downgrade_loses_nothing() {
     world.release(lease);
     assert_idle(&mut world);
     assert_eq!(world.server.leftovers(world.now), "");
+}
+
+/// 1. B gets the lock by message, claims it and asks to downgrade it. Perhaps it extends its lease before that.
+/// 2. The server does not know the script of the claim yet, so that is sent once more, and executed after the downgrade.
+/// 3. It finds no whole lock. Without a repeat by the keys of the share, B would lose a share that it holds.
+#[test]
+pub(super) fn a_claim_that_is_executed_after_a_downgrade_loses_nothing() {
+    for extends in [false, true] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut a, Mode::Exclusive);
+        let waiting = b.acquire_held(20_000, Wait::Forever, RENEWED);
+        b.settle();
+        a.release(lease);
+        a.settle();
+        b.receive_one();
+        let (lease, _) = b.lease(waiting);
+        let extend = Command::Extend { lease, ttl: Some(ms(20_000)) };
+        let extension = extends.then(|| b.command(extend));
+        let downgrade = b.command(Command::Downgrade { lease });
+        for _ in 0..b.wire.len() - 1 {
+            let (request, call) = b.wire.pop_front().unwrap();
+            assert!(matches!(call, Call::Claim { .. }), "{call:?}");
+            b.reply(request, Err(Failure::NoScript));
+        }
+        b.settle();
+        assert_eq!(b.lost, [], "extends: {extends}");
+        for op in [Some(downgrade), extension].into_iter().flatten() {
+            assert_eq!(b.outcome(op), Some(&Outcome::Done));
+        }
+        // The lease of its grant lasts until its claim, which is repeated soon.
+        b.pass(ms(300));
+        b.settle();
+        assert!(b.deadlines[&lease].since(b.now) > ms(15_000), "the share is claimed");
+        b.release(lease);
+        b.settle();
+        assert_idle(&mut a);
+        assert_idle(&mut b);
+        assert_eq!(b.server.leftovers(b.now), "");
+    }
 }
 
 #[test]
