@@ -95,6 +95,8 @@ pub(super) enum Defect {
     OwnersHoldReleased,
     /// Closing leaves idle locks to expire.
     IdleKeptAtClose,
+    /// A claim that is executed after the downgrade of its lock ends the lease.
+    LateClaimDenies,
     /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
     /// The loss of a lock is not reported.
@@ -284,7 +286,15 @@ pub(super) fn take_message(
 }
 
 /// Changes the machine's requests and leases before a reply.
-pub(super) fn misdate(machine: &mut Machine, now: Mono) {
+pub(super) fn misdate(machine: &mut Machine, now: Mono, reply: &Result<Reply, Failure>) {
+    if Defect::LateClaimDenies.is_on() && *reply == Ok(Reply::Owner(false)) {
+        for request in machine.servers.requests() {
+            if let Call::Claim { keys, token, ttl } = &request.call {
+                let (keys, token, ttl) = (keys.clone(), token.clone(), *ttl);
+                request.call = Call::ExtendShare { keys, token, ttl, fence: 0 };
+            }
+        }
+    }
     if Defect::LateRenewalCounts.is_on() {
         let over = machine.leases.all().filter(|held| held.until <= now);
         let mut over: Vec<_> = over.map(|held| held.id.token_id()).collect();

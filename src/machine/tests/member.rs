@@ -247,6 +247,9 @@ impl World {
 
     /// A request is written.
     pub(super) fn note_send_mode(&mut self, request: RequestId, send_mode: SendMode, call: &Call) {
+        if send_mode == SendMode::WithSource {
+            self.with_source.insert(request);
+        }
         if let Some(member) = &mut self.member {
             member.send_modes.insert(
                 request,
@@ -275,7 +278,10 @@ impl World {
         call: &Call,
     ) -> Option<Result<Reply, Failure>> {
         let destination = self.destination(request);
-        let reply = if call.script().is_some() {
+        let reply = if let Some(script) = call.script() {
+            if !self.server.knows(script, self.with_source.remove(&request)) {
+                return Some(Err(Failure::NoScript));
+            }
             destination.execute(self.now, call)
         } else {
             let part = Plain::ALL[self.taking.len()];

@@ -40,6 +40,9 @@ impl Simulation {
         let Some((request, call)) = world.wire.front().cloned() else { return };
         let destination = world.destination(request);
         self.processes[who].world.execute_one();
+        if self.processes[who].world.was_unknown() {
+            return;
+        }
         // A theft of shares may first find the record of one that has ended, remove it, and then be repeated.
         let steals =
             matches!(call, Call::Acquire { intent: Intent::Steal(_), .. } | Call::Force { .. });

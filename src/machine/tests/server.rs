@@ -6,7 +6,9 @@ use super::watch::{Executed, Granted, Watch};
 use crate::machine::ServerProbe;
 use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, notices};
-use crate::protocol::{Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, ServerTime, Token};
+use crate::protocol::{
+    Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, Script, ServerTime, Token,
+};
 use crate::server::embedded::{
     Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken,
 };
@@ -45,6 +47,8 @@ struct State {
     replica_since: Option<Mono>,
     /// The number of calls executed here and on its peers.
     executed: Rc<Cell<usize>>,
+    /// The scripts that it knows by their hashes; none if it knows all.
+    known: Option<BTreeSet<Script>>,
 }
 
 /// The reply in those to the plain commands of a call.
@@ -242,6 +246,7 @@ impl Server {
             loading: false,
             replica_since: None,
             executed: Rc::default(),
+            known: None,
         };
         Self(Rc::new(RefCell::new(state)))
     }
@@ -253,10 +258,26 @@ impl Server {
         state.clock = own.clock;
         state.executed = Rc::clone(&own.executed);
         state.counters = own.counters;
+        state.known = own.known.as_ref().map(|_| BTreeSet::new());
         state.replica_since = Some(now);
         drop(state);
         drop(own);
         replica
+    }
+
+    /// From now on it knows no script until it is sent one.
+    pub(super) fn forget_scripts(&self) {
+        self.0.borrow_mut().known = Some(BTreeSet::new());
+    }
+
+    /// Whether it knows a script, or gets its `source` with the call.
+    pub(super) fn knows(&self, script: Script, source: bool) -> bool {
+        let known = &mut self.0.borrow_mut().known;
+        let Some(known) = known else { return true };
+        if source {
+            known.insert(script);
+        }
+        known.contains(&script)
     }
 
     /// Whether both are the same server.

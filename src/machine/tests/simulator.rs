@@ -21,6 +21,8 @@ use std::time::Duration;
 /// The number of schedules per kind in a test run.
 const SEEDS: u64 = 500;
 const STEPS: usize = 160;
+/// The number of steps until a server forgets its scripts again.
+const FORGETS_EVERY: usize = 20;
 const BEGIN: Mono = Mono::from_micros(1_000_000);
 /// The age from which a clock comparison is not trusted, plus a margin for drift.
 const CLOCKS_AGE: Duration = Duration::from_millis(10_100);
@@ -184,7 +186,12 @@ impl Simulation {
 
     /// Runs the whole schedule; panics with its seed when a promise is broken.
     pub(super) fn run(&mut self) {
+        // In some schedules the server forgets its scripts again and again.
+        let forgets = self.seed % 11 == 9;
         for index in 0..STEPS {
+            if forgets && index % FORGETS_EVERY == 0 {
+                self.server.forget_scripts();
+            }
             if self.steps.takes(index, &mut self.rng) {
                 let executed = self.server.executed();
                 self.step();

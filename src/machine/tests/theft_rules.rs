@@ -334,9 +334,28 @@ impl Simulation {
             }
             let right = *reason != LossReason::Stolen || self.is_victim(&process.token_of(*lease));
             self.demand(right, || format!("{who}: {lease:?} was never stolen"));
+            let denied = *reason == LossReason::Expired && !self.is_denied_rightly(who, *lease);
+            self.demand(!denied, || format!("{who}: {lease:?} ended, and its server has it"));
             let stalled = *reason == LossReason::Stalled;
             self.demand(!stalled, || format!("{who}: {lease:?} ended by a stall that was none"));
         }
+    }
+
+    /// Whether a lease that its server has denied is over there, or was for a moment.
+    fn is_denied_rightly(&self, who: usize, lease: LeaseId) -> bool {
+        let process = &self.processes[who];
+        let token = process.token_of(lease);
+        // A request that was lost may have got it anew since.
+        let is_over = process.world.ended.get(&lease).is_none_or(|end| *end <= process.world.now);
+        let excused = || {
+            !process.tidy
+                || self.is_forgotten(&token)
+                || self.is_victim(&token)
+                || self.unproven.contains(token.as_str())
+                || self.chosen.contains_key(&token)
+        };
+        let has = |lock: usize| self.owners_of(lock).contains(&token);
+        is_over || excused() || !(0..self.locks.len()).any(has)
     }
 }
 

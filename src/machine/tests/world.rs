@@ -12,7 +12,7 @@ use crate::machine::{
 use crate::protocol::message::{Grant, Message, inbox, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token, is_chosen};
 use crate::server::embedded::Value;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +106,10 @@ pub(super) struct World {
     pub(super) window: Option<(usize, usize)>,
     /// What its servers have executed and answered, for a story.
     pub(super) executed: Option<Vec<String>>,
+    /// The requests that carry the source of their script.
+    pub(super) with_source: BTreeSet<RequestId>,
+    /// When the leases that are over would have ended.
+    pub(super) ended: BTreeMap<LeaseId, Mono>,
 }
 
 impl World {
@@ -244,6 +248,8 @@ impl World {
             member: None,
             window: None,
             executed: None,
+            with_source: BTreeSet::new(),
+            ended: BTreeMap::new(),
         }
     }
 
@@ -361,7 +367,7 @@ impl World {
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
-        defects::misdate(&mut self.machine, self.now);
+        defects::misdate(&mut self.machine, self.now, &reply);
         self.chosen.values_mut().for_each(|asked| {
             asked.take_if(|asked| *asked == request);
         });
@@ -539,6 +545,11 @@ impl World {
             let token = is_limited.then(|| call.token().clone());
             self.answers.push_back(Answer::Reply(request, token, reply));
         }
+    }
+
+    /// Whether the server did not know the script of the newest executed request.
+    pub(super) fn was_unknown(&self) -> bool {
+        matches!(self.answers.back(), Some(Answer::Reply(.., Err(Failure::NoScript))))
     }
 
     /// The oldest probe, if it was sent before a request.
@@ -722,7 +733,9 @@ impl World {
                 assert!(!revived, "a lease that was over is valid again");
             }
             Effect::SetDeadline { lease, until: None } => {
-                self.deadlines.remove(&lease);
+                if let Some(until) = self.deadlines.remove(&lease) {
+                    self.ended.insert(lease, until);
+                }
             }
             Effect::Discover => self.asks_for_routes(),
             Effect::Listen { channel, .. } => self.want_channel(channel, true),

@@ -71,6 +71,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         values::an_adoption_that_is_repeated_after_the_end_of_its_lock_starts_no_hold,
     ),
     (
+        "a claim that is executed after the downgrade of its lock ends the lease",
+        Change::Machine(Defect::LateClaimDenies),
+        one_shots::a_claim_that_is_executed_after_a_downgrade_loses_nothing,
+    ),
+    (
         "a waiter that was stopped is waited for as long as the queue has its entry",
         script("LIVENESS_MS, KEYS_MS = 6000", "LIVENESS_MS, KEYS_MS = 15000"),
         corners::a_waiter_that_has_died_delays_those_behind_it_by_six_seconds_at_most,
