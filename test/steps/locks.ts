@@ -275,13 +275,36 @@ const owned: Feature<LockManager> = {
     await lock.release();
   },
   second: takeForOwner,
-  promises: ofOwner,
+  promises: {
+    ...ofOwner,
+    'a release frees nothing of a later hold of its owner': ({ effects }) => {
+      const told = (what: string) => effects.find((each) => each.startsWith(what))?.split(' ')[2];
+      const later = told('leaves second');
+      // The first caller may take it over in its turn.
+      const isTaken = effects.lastIndexOf('has first') > effects.indexOf(`leaves second ${later}`);
+      return later === undefined || isTaken || told('finds again') === later;
+    },
+  },
 };
 
+/** The lease of what the second caller leaves to the third: longer than any case. */
+const LEFT_MS = 60_000;
+
+/**
+ * The second caller takes the lock once more and leaves it. So the third sees whether a release of the first, which may be
+ * sent again until that has ended, has freed it.
+ */
 async function takeForOwner(locks: LockManager, scene: Scene): Promise<string> {
-  const lock = await locks.acquire(scene.name, { ...OWNER, ttl: scene.ttl, wait: scene.wait });
+  const { name, who, wait } = scene;
+  const { held } = await locks.query({ name });
+  scene.note(`finds ${who} ${held[0]?.token}`);
+  const lock = await locks.acquire(name, { ...OWNER, ttl: scene.ttl, wait });
   await useLock(scene, lock);
-  await locks.release(scene.name, OWNER);
+  await locks.release(name, OWNER);
+  if (who === 'second') {
+    const later = await locks.acquire(name, { ...OWNER, ttl: LEFT_MS, wait });
+    scene.note(`leaves ${who} ${later.toJSON().token}`);
+  }
   return 'had it';
 }
 
