@@ -4,6 +4,7 @@
 //! its state, inputs or outputs. So the published code has no switch.
 
 use super::known_defects::DEFECTS;
+use super::owned;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::machine::lease::PendingRenewal;
@@ -17,7 +18,7 @@ use crate::protocol::error::Failure;
 use crate::protocol::is_chosen;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
-use crate::protocol::reply::{Reply, Take};
+use crate::protocol::reply::{Held, Reply, Take};
 use crate::protocol::script::Script;
 use crate::protocol::token::Token;
 use crate::protocol::validity::valid_until;
@@ -93,6 +94,8 @@ pub(super) enum Defect {
     IdleTakenForgotten,
     /// What an entry may have taken over from its owner is given back.
     OwnersHoldReleased,
+    /// Who asks for an owner does not see that it has the lock elsewhere.
+    OwnersHoldUnseen,
     /// Closing leaves idle locks to expire.
     IdleKeptAtClose,
     /// A claim that is executed after the downgrade of its lock ends the lease.
@@ -407,6 +410,14 @@ pub(super) fn misread(
             && machine.leases.all().any(|it| !it.renew && machine.token_of(it) == *token) =>
         {
             Ok(Reply::Owner(true))
+        }
+        (Call::Acquire { token, .. }, Ok(Reply::Held(held)))
+            if Defect::OwnersHoldUnseen.is_on()
+                && owned::is_owned(token)
+                && owned::is_owned(&Token::from_text(&held.holder)) =>
+        {
+            let holder = "hf1.another.1".to_owned();
+            Ok(Held { holder, ..(**held).clone() }.into())
         }
         (
             Call::Free { .. } | Call::FreeShare { .. } | Call::Release { .. },

@@ -4,6 +4,36 @@ use super::defects::{Change, Defect, script};
 use super::simulator::Kind;
 
 pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
+    // Owners.
+    (
+        "a release compares the owner, and not its hold",
+        Kind::Steady,
+        script(
+            "local is_owned = value == token or",
+            "local is_owned = token:find('.@', 1, true) and value\n  and value:match('%.@[^+]*') == token:match('%.@.*') or value == token or",
+        ),
+    ),
+    (
+        "a take-over keeps the token of the earlier hold",
+        Kind::Steady,
+        script(
+            "redis.call('SET', lock_key, token .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)",
+            "redis.call('SET', lock_key, owner .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)",
+        ),
+    ),
+    (
+        "a renewal lengthens the later hold of its owner",
+        Kind::Steady,
+        script(
+            "if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then",
+            "if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token\n  and not (value and token:find('.@', 1, true) and value:match('%.@[^+]*') == token:match('%.@.*')) then",
+        ),
+    ),
+    (
+        "an owner does not get what it has elsewhere",
+        Kind::Steady,
+        Change::Machine(Defect::OwnersHoldUnseen),
+    ),
     // Ownership.
     (
         "a release frees another's lock",

@@ -35,7 +35,10 @@ impl Simulation {
         let doubts = self.doubts();
         if self.kind == Kind::Losing {
             // Each loss came with another replication id. While it loaded its data, the server has refused to answer.
-            let unasked = doubts.iter().find(|doubt| !doubt.is_refused);
+            let lost = |doubt: &&Doubt| {
+                !self.is_taken_over(&self.processes[doubt.who].token_of(doubt.lease))
+            };
+            let unasked = doubts.iter().filter(lost).find(|doubt| !doubt.is_refused);
             let unasked = unasked.map(|doubt| (doubt.who, doubt.lease));
             self.demand(unasked.is_none(), || format!("{unasked:?} was not asked about"));
         }
@@ -48,6 +51,7 @@ impl Simulation {
                 self.deliver_all();
             }
         }
+        self.join_owners();
     }
 
     /// Everybody connects again, and whatever was sent is answered.
@@ -63,7 +67,7 @@ impl Simulation {
     }
 
     /// Whatever is on its way arrives, and whatever follows from that.
-    fn deliver_all(&mut self) {
+    pub(super) fn deliver_all(&mut self) {
         while {
             (0..PROCESSES).for_each(|who| self.deliver(who));
             self.processes.iter_mut().any(|process| !process.world.is_silent_everywhere())

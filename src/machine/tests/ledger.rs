@@ -87,7 +87,7 @@ impl Simulation {
             self.check_handoff(who, &token, &granted);
         }
         // After a theft that it does not know of yet, others have held the lock.
-        let stolen = self.is_victim(&token);
+        let stolen = self.is_victim(&token) || self.is_taken_over(&token);
         // A process may not know for a moment that its server lost the lock or ended its lease early, and
         // that others have it: while it hands off without a request, or while an earlier grant is in flight.
         let blind = self.is_forgotten(&token);
@@ -235,6 +235,7 @@ impl Simulation {
         if !accepted {
             let token = self.processes[who].token_of(lease);
             let excused = self.is_victim(&token)
+                || self.is_taken_over(&token)
                 || self.forgotten(&token).is_some()
                 || self.kind == Kind::Split;
             self.demand(!believes || adoptable || excused, || {

@@ -25,6 +25,7 @@ mod network;
 mod one_shots;
 mod order;
 mod outages;
+mod owned;
 mod owners;
 mod polling;
 mod process;

@@ -73,7 +73,11 @@ impl Simulation {
                     owners[lock].get_or_insert_with(|| self.owners_of(lock));
                 let client = &machine.context.config.client;
                 let token = || process.token_of(lease);
-                let excused = || self.is_recent_victim(&token()) || self.may_believe(&token());
+                let excused = || {
+                    self.is_recent_victim(&token())
+                        || self.may_believe(&token())
+                        || self.is_taken_over(&token())
+                };
                 let owns = owners.contains(&token()) || excused();
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
@@ -106,6 +110,9 @@ impl Simulation {
                 let known = machines().any(|machine| knows_chosen(machine, token));
                 return lives && !known && !self.left_to_expire.contains(token.as_str());
             }
+            if self.stays_of_owner(token) {
+                return false;
+            }
             let mut owners = machines().filter_map(|machine| {
                 let number = token.number(&machine.context.config.client)?;
                 Some((machine, TokenId(number)))
@@ -130,8 +137,11 @@ impl Simulation {
                 let left = self.left_to_expire.contains(token.as_str())
                     || asked.any(|open| matches!(open.kind, OpKind::Leave(left) if left == lease));
                 let unproven = self.unproven.contains(token.as_str());
-                let excused =
-                    self.kind == Kind::Split || self.is_victim(&token) || left || unproven;
+                let excused = self.kind == Kind::Split
+                    || self.is_victim(&token)
+                    || self.is_taken_over(&token)
+                    || left
+                    || unproven;
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             OpKind::Release { .. } | OpKind::Cancelled => true,
@@ -233,7 +243,7 @@ impl Simulation {
                     || !living.iter().any(|client| token.contains(client))
             };
             let mut tokens = snapshot.tokens().into_iter();
-            let left = tokens.find(|token| !stays(token.as_str()));
+            let left = tokens.find(|token| !stays(token.as_str()) && !self.stays_of_owner(token));
             self.demand(left.is_none(), || format!("{left:?} is left of who has given it back"));
         }
     }

@@ -413,6 +413,12 @@ impl Server {
         state.watched.iter().find_map(|it| it.watch.thefts.victims.get(token).copied())
     }
 
+    /// Whether another token has taken the lock over from this one.
+    pub(super) fn was_adopted(&self, token: &str) -> bool {
+        let state = self.0.borrow();
+        state.watched.iter().any(|watched| watched.watch.thefts.adopted.contains(token))
+    }
+
     /// The tokens whose locks were stolen, and their remaining leases.
     pub(super) fn victims(&self, now: Mono) -> Vec<(Token, Duration)> {
         let (state, now_ms) = (self.0.borrow(), self.time(now).as_micros() / 1_000);

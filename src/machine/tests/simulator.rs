@@ -51,7 +51,7 @@ pub(super) enum Kind {
 }
 
 pub(super) struct Simulation {
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) kind: Kind,
     /// The range of the lock modes.
@@ -195,6 +195,7 @@ impl Simulation {
             if self.steps.takes(index, &mut self.rng) {
                 let executed = self.server.executed();
                 self.step();
+                self.act_for_owners(index);
                 self.check();
                 if self.server.executed() > executed {
                     self.check_tokens();

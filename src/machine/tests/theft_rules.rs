@@ -25,6 +25,8 @@ pub(super) struct Thefts {
     had: BTreeSet<String>,
     /// The victims, and when their leases would have ended, by the server's clock in ms.
     pub(super) victims: BTreeMap<String, u64>,
+    /// The tokens from which others have taken the lock over.
+    pub(super) adopted: BTreeSet<String>,
     /// The server has lost data, so a victim may have its lock back.
     pub(super) forgotten: bool,
     /// The tokens of locks that are left to expire: only their callers release them.
@@ -122,6 +124,7 @@ impl Thefts {
                 self.victims.insert(victim.to_owned(), ends_ms);
             }
         }
+        self.adopted.extend(done.adopted().map(str::to_owned));
         for (holder, _) in done.after.holders() {
             // An adopter has the grant of the former owner.
             let adopted = done.adopted().filter(|_| holder == done.token());
@@ -273,7 +276,8 @@ impl Simulation {
         let owners: BTreeSet<_> =
             (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         let lasts = |(token, until): &&(Token, Mono)| {
-            *until > now && !self.is_victim(token) && self.is_steady()
+            let taken = self.is_victim(token) || self.is_taken_over(token);
+            *until > now && !taken && self.is_steady()
         };
         let gone = left_to_expire.iter().filter(lasts).find(|(token, _)| !owners.contains(token));
         self.demand(gone.is_none(), || format!("{gone:?} was not left to expire: {owners:?}"));
@@ -282,7 +286,10 @@ impl Simulation {
             let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
             let mut own =
                 self.locks.iter().flat_map(tokens).filter(|token| token.number(client).is_some());
-            let left = own.find(|token| !self.left_to_expire.contains(token.as_str()));
+            let left = own.find(|token| {
+                !self.left_to_expire.contains(token.as_str())
+                    && !process.world.taking_over.contains(token)
+            });
             self.demand(left.is_none(), || format!("{left:?} of a closed manager is left"));
         }
     }
@@ -298,7 +305,8 @@ impl Simulation {
             (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         for (token, _) in lengthened {
             let has = owners.iter().any(|owner| owner.as_str() == token);
-            let right = has || self.is_victim(&Token::from_text(token));
+            let token = Token::from_text(token);
+            let right = has || self.is_victim(&token) || self.is_taken_over(&token);
             self.demand(right, || format!("{token} was lengthened, and the owners are {owners:?}"));
         }
     }
@@ -334,6 +342,7 @@ impl Simulation {
             }
             let right = *reason != LossReason::Stolen || self.is_victim(&process.token_of(*lease));
             self.demand(right, || format!("{who}: {lease:?} was never stolen"));
+            self.check_owners_loss(who, *lease, *reason);
             let denied = *reason == LossReason::Expired && !self.is_denied_rightly(who, *lease);
             self.demand(!denied, || format!("{who}: {lease:?} ended, and its server has it"));
             let stalled = *reason == LossReason::Stalled;

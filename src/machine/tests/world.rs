@@ -2,6 +2,7 @@
 
 use super::defects::{self, Defect};
 use super::member::{Destination, Member, ShardSubscriber, calls, node_of};
+use super::owned;
 use super::server::Server;
 use super::snapshot::lone_share;
 use crate::machine::one_shot::Purpose;
@@ -108,6 +109,12 @@ pub(super) struct World {
     pub(super) executed: Option<Vec<String>>,
     /// The requests that carry the source of their script.
     pub(super) with_source: BTreeSet<RequestId>,
+    /// The tokens of its leases of which a message has said that they were taken over.
+    heard_adopted: BTreeSet<Token>,
+    /// The leases that were lost after that.
+    pub(super) told_adopted: BTreeSet<LeaseId>,
+    /// The tokens under which its owners have tried to take over what they have.
+    pub(super) taking_over: BTreeSet<Token>,
     /// When the leases that are over would have ended.
     pub(super) ended: BTreeMap<LeaseId, Mono>,
 }
@@ -249,6 +256,9 @@ impl World {
             window: None,
             executed: None,
             with_source: BTreeSet::new(),
+            heard_adopted: BTreeSet::new(),
+            told_adopted: BTreeSet::new(),
+            taking_over: BTreeSet::new(),
             ended: BTreeMap::new(),
         }
     }
@@ -332,6 +342,12 @@ impl World {
             Event::Message(Message::Taken(taken)) => Some(taken.clone()),
             _ => None,
         };
+        let has = |token: &Token| {
+            self.machine.leases.all().any(|held| self.machine.token_of(held) == *token)
+        };
+        if let Some(taken) = taken.as_ref().filter(|taken| taken.adopted && has(&taken.token)) {
+            self.heard_adopted.insert(taken.token.clone());
+        }
         let unheard = taken.is_some() && Defect::TheftUnheard.is_on();
         let mut out = Vec::new();
         if !unheard {
@@ -706,6 +722,10 @@ impl World {
             Effect::Lose { lease, reason } => {
                 assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                 self.lost.push((lease, reason));
+                let token = self.tokens.get(&lease.token_id().0);
+                if token.is_some_and(|token| self.heard_adopted.contains(token)) {
+                    self.told_adopted.insert(lease);
+                }
             }
             Effect::Ping if self.alive => self.event(Event::Heartbeat(self.now)),
             Effect::Ping => {}
@@ -715,6 +735,11 @@ impl World {
                 }
                 self.note_chosen(request, &call);
                 self.note_token(call.token());
+                if let Call::Adopt { token, .. } = &call
+                    && owned::is_owned(token)
+                {
+                    self.taking_over.insert(token.clone());
+                }
                 if let Call::HandoffShare { successor, .. } = &call {
                     self.note_token(successor);
                 }
