@@ -5,6 +5,7 @@
 //! breaks a rule breaks a promise.
 
 mod lock;
+mod owner;
 mod quorum_fence;
 
 use stateright::{Checker, HasDiscoveries, Model};
