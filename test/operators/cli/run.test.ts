@@ -237,6 +237,15 @@ test('one may count as several, as many as --permits says', async () => {
   assert.equal((await running.ended).code, 0);
 });
 
+test('--limit and --permits take the largest whole number', async () => {
+  const most = `${Number.MAX_SAFE_INTEGER}`;
+  const words = ['run', 'share', '--mode', 'shared', '--limit', most, '--permits', most];
+  await ends(0, env, ...words, '--', 'true');
+  words[5] = `${2 ** 53}`;
+  const { stderr } = await ends(64, env, ...words, '--', 'true');
+  assert.match(stderr, new RegExp(`from 1 to ${most}`));
+});
+
 test('it is found by host and process unless a label says otherwise', async () => {
   const running = new Running(['run', 'label', '--', 'sh', '-c', 'echo in; sleep 0.3'], env);
   await running.says('in');
