@@ -47,7 +47,7 @@ export function duration(text: string): number {
 /** Reads a whole number from `least` to `most`. */
 export function whole(least: number, most: number): (text: string) => number {
   return (text) => {
-    const number = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
     if (number >= least && number <= most) return number;
     throw new InvalidArgumentError(`Give a whole number from ${least} to ${most}.`);
   };
