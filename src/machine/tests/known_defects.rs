@@ -183,11 +183,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::LateRenewalCounts),
     ),
-    (
-        "a claim behind the downgrade of its lock ends the lease",
-        Kind::Steady,
-        Change::Machine(Defect::LateClaimDenies),
-    ),
     // Fences.
     (
         "a fence is not above the last",
