@@ -1,22 +1,14 @@
 /** The keys of locks on a server of Redis, and managers beside code that changes these keys. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { connect, type LockManager, openOperations } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
+import { test } from 'node:test';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { serverOfFile } from '../support/server-of-file.js';
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
-});
-
-after(async () => {
-  await locks.close();
-  assert.equal(openOperations(), 0);
-  await server.stop();
 });
 
 test('a lock is a plain string in Redis: the owner token, with a lease', async () => {

@@ -4,30 +4,19 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { ROOT, run } from '../support/child.js';
-import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import { closeManagers, connect } from '../support/holdfast.js';
 
-const managers: LockManager[] = [];
-
-async function open(target: string): Promise<LockManager> {
-  const manager = await connect(target);
-  managers.push(manager);
-  return manager;
-}
-
-afterEach(async () => {
-  await Promise.all(managers.splice(0).map((manager) => manager.close()));
-  assert.equal(openOperations(), 0);
-});
+afterEach(closeManagers);
 
 test('memory: is a store of each manager alone', async () => {
-  const [a, b] = [await open('memory:'), await open('memory:')];
+  const [a, b] = [await connect('memory:'), await connect('memory:')];
   const locks = [await a.tryAcquire('x'), await b.tryAcquire('x')];
   for (const lock of locks) assert.equal(await lock?.release(), true);
 });
 
 test('memory:name is shared by those who name it, and by nobody else', async () => {
   const [a, b, other] = await Promise.all(
-    ['memory:shop', 'memory:shop', 'memory:office'].map((target) => open(target)),
+    ['memory:shop', 'memory:shop', 'memory:office'].map((target) => connect(target)),
   );
   const lock = await a?.acquire('x');
   assert.equal(await b?.tryAcquire('x'), null);
@@ -36,19 +25,19 @@ test('memory:name is shared by those who name it, and by nobody else', async () 
 });
 
 test('memory:name lives as long as one of its managers is open', async () => {
-  const [a, b] = [await open('memory:shop'), await open('memory:shop')];
+  const [a, b] = [await connect('memory:shop'), await connect('memory:shop')];
   const first = await a.acquire('x');
   await a.close();
   const second = await b.acquire('x');
   assert.equal(second.fence, first.fence + 1, 'the counter of fences is still there');
   await b.close();
-  const anew = await open('memory:shop');
+  const anew = await connect('memory:shop');
   const third = await anew.acquire('x');
   assert.ok(third.fence > second.fence + 1, 'a new store, whose fences are larger all the same');
 });
 
 test('memory: is named in errors, decoded as a URL is', async () => {
-  const locks = await open('memory:my%20shop');
+  const locks = await connect('memory:my%20shop');
   await locks.close();
   await assert.rejects(locks.acquire('x'), /on memory:my shop: its manager was closed/);
 });
@@ -60,7 +49,7 @@ for (const target of ['memory://shop', 'memory:shop?db=1', 'memory:shop#1', 'mem
 }
 
 test('memory:name is shared with worker threads', async () => {
-  const locks = await open('memory:shop');
+  const locks = await connect('memory:shop');
   const lock = await locks.acquire('x');
   const source = `
     const { parentPort } = require('node:worker_threads');
@@ -92,7 +81,7 @@ test('memory: an open manager and a held lock keep no process alive; a waiter do
 });
 
 test('fake timers, which also replace queueMicrotask, do not keep an acquire from being sent', async () => {
-  const locks = await open('memory:');
+  const locks = await connect('memory:');
   const real = { queueMicrotask, setImmediate, setInterval, setTimeout };
   const never = () => ({}) as never;
   Object.assign(globalThis, {

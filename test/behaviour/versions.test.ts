@@ -7,21 +7,17 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import { holdfast, type LockManager } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 const folder = process.env['HOLDFAST_BEFORE'] ?? ROOT;
 const earlier = createRequire(join(folder, 'package.json'))(folder) as typeof holdfast;
 
-let server: RedisServer;
+const server = serverOfFile();
 let managers: LockManager[];
-
-before(async () => {
-  server = await RedisServer.start();
-});
 
 beforeEach(async () => {
   managers = [await earlier.connect(server.url), await holdfast.connect(server.url)];
@@ -33,8 +29,6 @@ afterEach(async () => {
   assert.deepEqual(left, []);
   await server.admin.flushall();
 });
-
-after(() => server.stop());
 
 for (const [way, order] of [
   ['the earlier version first', (all: LockManager[]) => all],

@@ -4,24 +4,17 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { cpus } from 'node:os';
 import { createInterface } from 'node:readline';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { type Ended, ended, ROOT } from '../support/child.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { sleep, until } from '../support/wait.js';
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
-});
-
-after(async () => {
-  await locks.close();
-  await server.stop();
 });
 
 /** For the programs below: `block` says that it begins, and lets nothing of this thread run for so long. */

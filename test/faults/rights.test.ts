@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
 import { ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
@@ -14,6 +14,7 @@ import { type ConnectTarget, connect, holdfast, type LockManager } from '../supp
 import { type AclUser, enrol, leastRights } from '../support/least-rights.js';
 import { RestrictedServer } from '../support/restricted.js';
 import { RedisServer, serverVersion } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 const { LockServerError } = holdfast;
@@ -32,17 +33,11 @@ const COMMANDS = [
 ].sort();
 
 const ended: (() => Promise<unknown>)[] = [];
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
+const server = serverOfFile();
 
 afterEach(async () => {
   for (const end of ended.splice(0).reverse()) await end();
 });
-
-after(() => server.stop());
 
 async function open(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
   const locks = await connect(target, options);

@@ -2,11 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { Authority } from '../support/certificates.js';
 import { ROOT } from '../support/child.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { sleep } from '../support/wait.js';
 
 /** Each kind of disconnection happens a thousand times. */
@@ -156,13 +157,7 @@ async function run(
   return last;
 }
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 /** No connection that ends leaves anything behind. */
 async function leavesNothing(fault: Fault, given: Setting, reader = ''): Promise<void> {

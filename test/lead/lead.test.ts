@@ -1,37 +1,37 @@
 /** `lead`: one leader among all callers, and what happens when its term ends. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import type { LeadOptions, Term, TermEnd } from 'holdfast';
-import { type ConnectTarget, connect, holdfast, type LockManager } from '../support/holdfast.js';
+import {
+  type ConnectTarget,
+  closeManagers,
+  connect,
+  holdfast,
+  type LockManager,
+} from '../support/holdfast.js';
 import { spawnProgram } from '../support/program.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 const { LockClosedError, LockLostError, StaleFenceError } = holdfast;
 
-let server: RedisServer;
-let opened: LockManager[] = [];
+const server = serverOfFile();
 let visits = 0;
 
-before(async () => {
-  server = await RedisServer.start();
-});
-
 afterEach(async () => {
-  await Promise.all(opened.map((manager) => manager.close()));
-  opened = [];
+  await closeManagers();
   await server.admin.flushall();
 });
-
-after(() => server?.stop());
 
 /** What happened to the terms of a manager, in order. */
 type Told = ['elected' | TermEnd, fence: number][];
 
-async function open(target: ConnectTarget): Promise<LockManager & { readonly told: Told }> {
-  const manager = await connect(target, { label: `m${opened.length}` });
-  opened.push(manager);
+async function open(
+  target: ConnectTarget,
+  label: string,
+): Promise<LockManager & { readonly told: Told }> {
+  const manager = await connect(target, { label });
   const told: Told = [];
   manager.on('elected', ({ fence }) => told.push(['elected', fence]));
   manager.on('stepDown', ({ fence }, end) => told.push([end, fence]));
@@ -85,7 +85,7 @@ for (const kind of ['redis', 'memory'] as const) {
   describe(`on ${kind}:`, () => {
     async function start() {
       const target = kind === 'redis' ? server.url : `memory:lead-${visits++}`;
-      return [await open(target), await open(target)] as const;
+      return [await open(target, 'm0'), await open(target, 'm1')] as const;
     }
 
     test('one leads, the other waits, and each tells who it is', async () => {
@@ -322,7 +322,6 @@ for (const kind of ['redis', 'memory'] as const) {
     test('the defaults of other locks do not shorten a term', async () => {
       const target = kind === 'redis' ? server.url : `memory:lead-${visits++}`;
       const a = await connect(target, { maxHold: 200, renew: false, ttl: 150, wait: 0 });
-      opened.push(a);
       const first = new Candidate(a);
       const { lock } = await first.leads();
       const end = performance.now() + 600;
@@ -370,7 +369,7 @@ test('a leader that only waits for its signal does not end its process', async (
     server.url,
   );
   await program.said('leads');
-  const other = await open(server.url);
+  const other = await open(server.url, 'm0');
   const next = new Candidate(other);
   await until(() => isWaiting(other), 'the next to wait');
   program.child.kill('SIGTERM');
@@ -379,7 +378,7 @@ test('a leader that only waits for its signal does not end its process', async (
 });
 
 test('a refusal of the server ends the campaign, or is told', async () => {
-  const a = await open(server.url);
+  const a = await open(server.url, 'm0');
   await server.admin.lpush('lock:leader:job', 'no lock');
   assert.equal(((await new Candidate(a).ended) as { code?: string }).code, 'ERR_LOCK_SERVER');
   const errors: unknown[] = [];

@@ -1,37 +1,22 @@
 /** Locks that a manager keeps for its next caller. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
-import { connect, type LockManager, openOperations } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
+import { closeManagers, connect, type LockManager } from '../support/holdfast.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { sleep, until } from '../support/wait.js';
 
 const LONG = 3_000;
 
-let server: RedisServer;
-/** The managers of a test. */
-const managers: LockManager[] = [];
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(async () => {
-  await server.stop();
-});
+const server = serverOfFile();
 
 afterEach(async () => {
-  await Promise.all(managers.splice(0).map((locks) => locks.close()));
-  assert.equal(openOperations(), 0);
+  await closeManagers();
   assert.equal(await server.admin.exists('lock:x'), 0);
 });
 
-async function manager(options: ConnectOptions = {}): Promise<LockManager> {
-  const locks = await connect(server.url, options);
-  managers.push(locks);
-  return locks;
-}
+const manager = (options?: ConnectOptions) => connect(server.url, options);
 
 /** A manager that keeps the lock `x`, and the fence of its last hold. */
 async function idle(linger = LONG): Promise<[LockManager, number]> {
@@ -57,7 +42,6 @@ test('a query of its manager finds it idle, until the next caller has it; others
   });
   // On memory: the same.
   const memory = await connect('memory:', { linger: LONG });
-  managers.push(memory);
   await memory.request('y', () => {});
   assert.equal((await memory.query({ name: 'y' })).held[0]?.state, 'idle');
 });
@@ -206,7 +190,6 @@ test('a lock that is kept for longer than its first lease, with pauses, is not l
 
 test('it works in the store of the process', async () => {
   const locks = await connect('memory:', { linger: LONG });
-  managers.push(locks);
   await locks.request('x', () => {});
   assert.equal(locks.stats().lingering, 1);
   await locks.request('x', () => {});

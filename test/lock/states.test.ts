@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { connect, type Lock, type LockManager } from '../support/holdfast.js';
+import { closeManagers, type Lock, type LockManager, openPair } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 
 const BOUND = { timeout: 15_000 };
@@ -11,15 +11,12 @@ const AGAIN = { reentrant: true } as const;
 
 let a: LockManager;
 let b: LockManager;
-let visits = 0;
 
 beforeEach(async () => {
-  visits += 1;
-  const target = `memory:states-${visits}`;
-  [a, b] = await Promise.all([connect(target), connect(target)]);
+  [a, b] = await openPair();
 });
 
-afterEach(() => Promise.all([a.close(), b.close()]));
+afterEach(closeManagers);
 
 async function isFree(name: string): Promise<boolean> {
   return (await (await b.tryAcquire(name))?.release()) === true;

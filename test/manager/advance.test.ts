@@ -3,22 +3,16 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import type { LockError } from 'holdfast';
 import { expressIdempotency, memoryStore } from 'holdfast/idempotency';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 let here: LockManager;
 let there: LockManager;
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 beforeEach(async () => {
   [here, there] = [await connect('memory:moved'), await connect('memory:moved')];

@@ -4,22 +4,19 @@ import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { LockWarning } from 'holdfast';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { closeManagers, type LockManager, openPair } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 
 const BOUND = { timeout: 15_000 };
 
 let a: LockManager;
 let b: LockManager;
-let visits = 0;
 
 beforeEach(async () => {
-  visits += 1;
-  const target = `memory:manager-${visits}`;
-  [a, b] = await Promise.all([connect(target), connect(target)]);
+  [a, b] = await openPair();
 });
 
-afterEach(() => Promise.all([a.close(), b.close()]));
+afterEach(closeManagers);
 
 /** Aborts once the grant of a call has arrived, and before the call has read it: an earlier grant is read first. */
 async function abortWithGrant(begin: (signal: AbortSignal) => Promise<unknown>): Promise<void> {

@@ -1,29 +1,21 @@
 /** The answers of `query` about keys that holdfast has not written, or not as locks. */
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import { connect, type LockManager } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { FaultProxy } from '../support/proxy.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
 });
 
 beforeEach(() => server.admin.flushall());
-
-after(async () => {
-  await locks.close();
-  assert.equal(openOperations(), 0);
-  await server.stop();
-});
 
 test('on memory: a query sees what its manager asked for before it', async () => {
   await using own = await connect('memory:');

@@ -4,17 +4,15 @@ import assert from 'node:assert/strict';
 import { errorMonitor } from 'node:events';
 import { afterEach, test } from 'node:test';
 import { run } from '../support/child.js';
-import { connect, holdfast, type LockManager, openOperations } from '../support/holdfast.js';
+import { closeManagers, connect, holdfast, type LockManager } from '../support/holdfast.js';
 import { RedisServer, type ServerOptions } from '../support/server.js';
 import { until } from '../support/wait.js';
 
 const running: RedisServer[] = [];
-const opened: LockManager[] = [];
 
 afterEach(async () => {
-  await Promise.all(opened.splice(0).map((manager) => manager.close()));
+  await closeManagers();
   await Promise.all(running.splice(0).map((server) => server.stop()));
-  assert.equal(openOperations(), 0);
 });
 
 async function start(options: ServerOptions = {}): Promise<RedisServer> {
@@ -26,7 +24,6 @@ async function start(options: ServerOptions = {}): Promise<RedisServer> {
 /** The warnings of a new manager, in this order. */
 async function warningsOf(url: string): Promise<{ locks: LockManager; warnings: Error[] }> {
   const locks = await connect(url);
-  opened.push(locks);
   const warnings: Error[] = [];
   locks.on('warning', (warning) => {
     assert.ok(warning instanceof holdfast.LockError);
@@ -132,7 +129,6 @@ test('a quorum tells which of its servers may evict locks', async () => {
   const careless = await start({ args: ['--maxmemory-policy', 'allkeys-lru'] });
   const servers = [await start(), careless, await start()];
   const locks = await connect({ quorum: servers.map(({ url }) => url) });
-  opened.push(locks);
   const warnings: Error[] = [];
   locks.on('warning', (warning) => warnings.push(warning));
   await until(() => warnings.length > 0, 'the warning');
@@ -145,7 +141,6 @@ async function quorumWarnings(longestLease: number, ...settings: string[][]) {
   const servers = await Promise.all(settings.map((args) => start({ args })));
   const quorum = servers.map(({ url }) => url);
   const locks = await connect({ quorum }, { longestLease });
-  opened.push(locks);
   const warnings: (Error & { code?: string })[] = [];
   locks.on('warning', (warning) => warnings.push(warning));
   await (await locks.acquire('told', { ttl: 1_000 })).release();

@@ -1,7 +1,7 @@
 /** `holdfast/opentelemetry`: the metrics, with the real SDK. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import {
   AggregationTemporality,
   InMemoryMetricExporter,
@@ -10,16 +10,10 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { measureLocks } from 'holdfast/opentelemetry';
 import { connect } from '../support/holdfast.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 /** A provider, and what it exports: the values by name and attributes. */
 function collector() {

@@ -1,33 +1,18 @@
 /** `holdfast/prometheus`: the metrics of what managers do, on a real server and in memory. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import type { LockWarning } from 'holdfast';
 import { measureLocks } from 'holdfast/prometheus';
 import { Registry } from 'prom-client';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { closeManagers, connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
-let server: RedisServer;
-let opened: LockManager[] = [];
+const server = serverOfFile();
 
-before(async () => {
-  server = await RedisServer.start();
-});
-
-afterEach(async () => {
-  await Promise.all(opened.map((manager) => manager.close()));
-  opened = [];
-});
-
-after(() => server?.stop());
-
-async function open(target: string): Promise<LockManager> {
-  const manager = await connect(target);
-  opened.push(manager);
-  return manager;
-}
+afterEach(closeManagers);
 
 /** The value of a series, such as `holdfast_held{manager="a"}`. */
 async function seriesOf(registry: Registry, series: string): Promise<number> {
@@ -44,7 +29,7 @@ for (const [kind, target] of Object.entries(TARGETS)) {
   test(`on ${kind} the permits of semaphores are told by kind, with the highest limit`, async () => {
     visits += 1;
     const registry = new Registry();
-    const [a, b] = [await open(target()), await open(target())];
+    const [a, b] = [await connect(target()), await connect(target())];
     measureLocks(a, { registry, manager: 'a' });
     measureLocks(b, { registry, manager: 'b' });
     const value = (series: string) => seriesOf(registry, `holdfast_permits_${series}`);
@@ -71,7 +56,11 @@ for (const [kind, target] of Object.entries(TARGETS)) {
   test(`on ${kind} the metrics tell what happened to each manager of a registry`, async () => {
     visits += 1;
     const registry = new Registry();
-    const [a, b, unmeasured] = [await open(target()), await open(target()), await open(target())];
+    const [a, b, unmeasured] = [
+      await connect(target()),
+      await connect(target()),
+      await connect(target()),
+    ];
     measureLocks(a, { registry, manager: 'a' });
     measureLocks(b, { registry, manager: 'b' });
     const value = (series: string) => seriesOf(registry, `holdfast_${series}`);
@@ -121,7 +110,7 @@ for (const [kind, target] of Object.entries(TARGETS)) {
   test(`on ${kind} the series of a manager end with it, and its label is free again`, async () => {
     visits += 1;
     const registry = new Registry();
-    const [a, b] = [await open(target()), await open(target())];
+    const [a, b] = [await connect(target()), await connect(target())];
     measureLocks(a, { registry });
     assert.throws(() => measureLocks(b, { registry }), { code: 'ERR_INVALID_ARG_VALUE' });
     await (await a.acquire('item:1')).release();
@@ -153,7 +142,7 @@ for (const [kind, target] of Object.entries(TARGETS)) {
 
 test('leading tells of each name whether the manager leads, and no candidate counts as one who waits', async () => {
   const registry = new Registry();
-  const [a, b] = [await open('memory:metrics-lead'), await open('memory:metrics-lead')];
+  const [a, b] = [await connect('memory:metrics-lead'), await connect('memory:metrics-lead')];
   measureLocks(a, { registry, manager: 'a' });
   measureLocks(b, { registry, manager: 'b' });
   const value = (series: string) => seriesOf(registry, `holdfast_${series}`);
@@ -184,7 +173,7 @@ test('connected is 0 while the server is away', async () => {
   const own = await RedisServer.start();
   try {
     const registry = new Registry();
-    const manager = await open(own.url);
+    const manager = await connect(own.url);
     manager.on('disconnect', () => {});
     measureLocks(manager, { registry });
     const connected = () => seriesOf(registry, 'holdfast_connected{manager="default"}');
@@ -203,7 +192,7 @@ test('connected is 0 while the server is away', async () => {
 });
 
 test('an option that does not exist is refused, with the one that was meant', async () => {
-  const manager = await open('memory:');
+  const manager = await connect('memory:');
   const wrong = { manger: 'orders' } as never;
   assert.throws(
     () => measureLocks(manager, wrong),
@@ -240,7 +229,7 @@ for (const [shape, [of, expected]] of Object.entries(SHAPES)) {
   // The whole number where the kinds are bounded by their number alone.
   const count = expected === undefined ? 20_000 : 2_500;
   test(`the metrics of ${count} names ${shape} stay under 2 000 series`, async () => {
-    const manager = await open('memory:');
+    const manager = await connect('memory:');
     const warnings: LockWarning[] = [];
     manager.on('warning', (warning) => warnings.push(warning));
     const registry = new Registry();
@@ -269,7 +258,7 @@ for (const [shape, [of, expected]] of Object.entries(SHAPES)) {
 }
 
 test('all slots of a runOnce are of the kind of its key', async () => {
-  const manager = await open('memory:');
+  const manager = await connect('memory:');
   const registry = new Registry();
   measureLocks(manager, { registry });
   for (let i = 0; i < 200; i++) await manager.runOnce('report', { slot: `slot ${i}` }, () => i);
@@ -277,7 +266,7 @@ test('all slots of a runOnce are of the kind of its key', async () => {
 });
 
 test('a list or a function chooses the kinds', async () => {
-  const manager = await open('memory:');
+  const manager = await connect('memory:');
   const [listed, made] = [new Registry(), new Registry()];
   measureLocks(manager, { registry: listed, kinds: ['cron', 'cron:settle', 'tenant7'] });
   measureLocks(manager, { registry: made, kinds: (name) => name.split(':').at(-1) ?? '' });
@@ -293,7 +282,7 @@ test('a function that fails costs the kind, not the lock', async () => {
     },
     () => undefined as never as string,
   ]) {
-    const manager = await open('memory:');
+    const manager = await connect('memory:');
     const warnings: LockWarning[] = [];
     manager.on('warning', (warning) => warnings.push(warning));
     const registry = new Registry();
@@ -308,7 +297,7 @@ test('a function that fails costs the kind, not the lock', async () => {
 });
 
 test('what is no manager, and no kinds, is refused', async () => {
-  const manager = await open('memory:');
+  const manager = await connect('memory:');
   const wrongs = [undefined, null, {}, 'redis://127.0.0.1', Promise.resolve(manager)];
   for (const wrong of wrongs) {
     assert.throws(() => measureLocks(wrong as never, { registry: new Registry() }), {
@@ -331,7 +320,6 @@ test('a quorum is connected once all of its servers are', async () => {
   try {
     await first?.kill();
     const manager = await connect({ quorum: servers.map(({ url }) => url) });
-    opened.push(manager);
     const registry = new Registry();
     measureLocks(manager, { registry });
     const connected = () => seriesOf(registry, 'holdfast_connected{manager="default"}');
@@ -348,7 +336,7 @@ test('warnings from before the measurement count', async () => {
     args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'],
   });
   try {
-    const manager = await open(own.url);
+    const manager = await connect(own.url);
     await new Promise<unknown>((warned) => manager.once('warning', warned));
     const registry = new Registry();
     measureLocks(manager, { registry });

@@ -2,14 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, afterEach, before, describe, type TestContext, test } from 'node:test';
+import { afterEach, describe, type TestContext, test } from 'node:test';
 import { ROOT } from '../support/child.js';
-import type { LockManager } from '../support/holdfast.js';
-import { connect, holdfast } from '../support/holdfast.js';
+import { closeManagers, connect, holdfast } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { spawnProgram } from '../support/program.js';
 import { FaultProxy } from '../support/proxy.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 const { LockLostError } = holdfast;
@@ -28,26 +27,12 @@ interface Plans {
   ): { at(now: number): Planned; before(time: number, since: number): Iterable<number> };
 }
 
-let server: RedisServer;
-let opened: LockManager[] = [];
-
-before(async () => {
-  server = await RedisServer.start();
-});
+const server = serverOfFile();
 
 afterEach(async () => {
-  await Promise.all(opened.map((manager) => manager.close()));
-  opened = [];
+  await closeManagers();
   await server.admin.flushall();
 });
-
-after(() => server?.stop());
-
-async function open(target: string): Promise<LockManager> {
-  const manager = await connect(target);
-  opened.push(manager);
-  return manager;
-}
 
 /** The slots of calls that are made every `step` ms, each once. */
 function slotsOf(cron: string, zone: string, from: string, to: string, step: number): string[] {
@@ -178,7 +163,7 @@ for (const kind of ['redis', 'memory'] as const) {
     const target = () => (kind === 'redis' ? server.url : 'memory:planned');
 
     test('a planned time has one body, and its slot is kept until after the next', async () => {
-      const [one, other] = [await open(target()), await open(target())];
+      const [one, other] = [await connect(target()), await connect(target())];
       const options = { cron: '0 9 * * 1-5', timeZone: 'Europe/Berlin', wait: 30_000 };
       const results = await Promise.all(
         [one, other, one].map((locks) => locks.runOnce('report', options, (_, slot) => slot)),
@@ -195,7 +180,7 @@ for (const kind of ['redis', 'memory'] as const) {
     });
 
     test('the body is told what was missed since the last that is done', async () => {
-      const locks = await open(target());
+      const locks = await connect(target());
       const told = async (keep?: number) => {
         let missed: readonly string[] = [];
         const given = { cron: '* * * * * *', ...(keep === undefined ? {} : { keep }) };
@@ -223,7 +208,7 @@ for (const kind of ['redis', 'memory'] as const) {
     });
 
     test('a slot whose body threw is missed with retry alone', async () => {
-      const locks = await open(target());
+      const locks = await connect(target());
       for (const retry of [false, true]) {
         const options = { cron: '* * * * * *', retry, keep: 60_000 };
         const { slot } = await locks.runOnce(`${retry}`, options, () => 1);
@@ -244,7 +229,7 @@ for (const kind of ['redis', 'memory'] as const) {
     });
 
     test('a result is kept for the last planned time', async () => {
-      const locks = await open(target());
+      const locks = await connect(target());
       const options = { cron: '0 0 1 1 *', keepResult: true };
       assert.ok((await locks.runOnce('yearly', options, () => [1])).ran);
       const { ran, value } = await locks.runOnce('yearly', options, () => assert.fail());
@@ -257,7 +242,7 @@ for (const kind of ['redis', 'memory'] as const) {
     });
 
     test('a Date names its slot', async () => {
-      const locks = await open(target());
+      const locks = await connect(target());
       const planned = new Date('2026-11-26T09:00:00Z');
       const named = await locks.runOnce('nightly', { slot: planned }, (_lock, slot) => slot);
       assert.deepEqual(named, {
@@ -270,7 +255,7 @@ for (const kind of ['redis', 'memory'] as const) {
     });
 
     test('wrong options are refused, and nothing is sent', async () => {
-      const locks = await open(target());
+      const locks = await connect(target());
       const { requests } = locks.stats();
       for (const [code, message, options] of [
         ['ERR_INVALID_ARG_TYPE', /cron must be a string/, { cron: 5 }],
@@ -303,7 +288,7 @@ describe('far ahead', () => {
   let visits = 0;
   /** Planned times at which a body ran, and what each was told; the clock of the store moves between them. */
   const visit = async (cron: string, steps: readonly number[], options: object = {}) => {
-    const locks = await open(`memory:far-${visits++}`);
+    const locks = await connect(`memory:far-${visits++}`);
     const runs: { slot: string; missed: readonly string[] }[] = [];
     for (const step of steps) {
       await locks.advance(step);
@@ -349,7 +334,7 @@ describe('far ahead', () => {
 
   test('a short time between two shortens nothing that is known', async () => {
     // The first of two that are a minute apart would be kept for 16 minutes.
-    const locks = await open('memory:far-uneven');
+    const locks = await connect('memory:far-uneven');
     const plan = { cron: '0,1 0 * * *', timeZone: 'UTC' };
     const now = Date.now();
     const midnight = Math.ceil(now / (24 * HOUR)) * 24 * HOUR + 24 * HOUR;
@@ -377,7 +362,7 @@ test('a time that was told as missed runs no more, when its caller waited', asyn
 async function overtake(t: TestContext, { key, retry }: { key: string; retry: boolean }) {
   const proxy = await FaultProxy.start(server.port);
   t.after(() => proxy.stop());
-  const [late, other] = [await open(proxy.url), await open(server.url)];
+  const [late, other] = [await connect(proxy.url), await connect(server.url)];
   const options = { cron: '* * * * * *', keep: 600_000, wait: 60_000, retry };
   const first = await other.runOnce(key, options, () => 1);
   const held = await other.acquire(key);
@@ -405,7 +390,7 @@ const markAt = (time: number) =>
   `hf1.01a21a59bea27abc8abc123456789abc.5.web-1 done@${new Date(time).toISOString()}`;
 
 test('a mark from before the clock was set back keeps no slot', async () => {
-  const locks = await open(server.url);
+  const locks = await connect(server.url);
   const options = { cron: '* * * * * *', keepResult: true };
   await server.admin.set('lock:once:job@', markAt(Date.now() + HOUR), 'PX', 600_000);
   const { ran, slot } = await locks.runOnce('job', options, (_lock, _slot, missed) => missed);
@@ -420,7 +405,7 @@ for (const retry of [false, true]) {
   test(`no body begins whose lock was lost while the mark was read; retry: ${retry}`, async (t) => {
     const proxy = await FaultProxy.start(server.port);
     t.after(() => proxy.stop());
-    const [one, other] = [await open(proxy.url), await open(server.url)];
+    const [one, other] = [await connect(proxy.url), await connect(server.url)];
     const options = { cron: '0 0 1 * *', retry, wait: 60_000 };
     for (const earlier of [false, true]) {
       const key = `${earlier}`;
@@ -449,7 +434,7 @@ for (const retry of [false, true]) {
 }
 
 test('a user with the least rights is told what was missed', async () => {
-  const locks = await open(await enrol(server, leastRights()));
+  const locks = await connect(await enrol(server, leastRights()));
   const options = { cron: '* * * * * *' };
   const { slot } = await locks.runOnce('job', options, () => 1);
   await until(() => Date.now() > Date.parse(slot) + 2 * SECOND, 'two seconds to pass');

@@ -1,40 +1,26 @@
 /** `runOnce`: one body per slot, whoever asks, and whatever happens to it. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ConnectTarget, LockManager } from '../support/holdfast.js';
-import { connect, holdfast } from '../support/holdfast.js';
+import type { LockManager } from '../support/holdfast.js';
+import { closeManagers, connect, holdfast } from '../support/holdfast.js';
 import { spawnProgram } from '../support/program.js';
 import { FaultProxy } from '../support/proxy.js';
-import { RedisServer } from '../support/server.js';
+import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
 const { LockClosedError, LockConnectionError, LockLostError, LockUnmarkedError } = holdfast;
 const DONE = { ran: false, slot: 's', reason: 'done' } as const;
 const RUNNING = { ran: false, slot: 's', reason: 'running' } as const;
 
-let server: RedisServer;
-let opened: LockManager[] = [];
+const server = serverOfFile();
 let visits = 0;
 
-before(async () => {
-  server = await RedisServer.start();
-});
-
 afterEach(async () => {
-  await Promise.all(opened.map((manager) => manager.close()));
-  opened = [];
+  await closeManagers();
   await server.admin.flushall();
 });
-
-after(() => server?.stop());
-
-async function open(target: ConnectTarget): Promise<LockManager> {
-  const manager = await connect(target);
-  opened.push(manager);
-  return manager;
-}
 
 for (const kind of ['redis', 'memory'] as const) {
   describe(`on ${kind}:`, () => {
@@ -48,12 +34,12 @@ for (const kind of ['redis', 'memory'] as const) {
 
     async function start(): Promise<[LockManager, LockManager]> {
       target = kind === 'redis' ? server.url : `memory:once-${visits++}`;
-      [a, b] = [await open(target), await open(target)];
+      [a, b] = [await connect(target), await connect(target)];
       return both();
     }
 
     test('a slot is run once by many callers of several managers', async () => {
-      const managers = [...(await start()), await open(target)];
+      const managers = [...(await start()), await connect(target)];
       let bodies = 0;
       for (let slot = 0; slot < 20; slot++) {
         const calls = managers.flatMap((locks) => [0, 1].map(() => locks));
@@ -293,7 +279,7 @@ for (const kind of ['redis', 'memory'] as const) {
         assert.deepEqual(ran, { ran: true, slot: `${retry}`, value: report });
         const kept = { ran: false, slot: `${retry}`, reason: 'done', value: report };
         assert.deepEqual(told, kept);
-        const third = await open(target);
+        const third = await connect(target);
         for (const locks of [one, other, third]) {
           assert.deepEqual(await locks.runOnce('job', options, () => assert.fail()), kept);
         }
@@ -435,7 +421,7 @@ describe('a mark that is lost on its way', () => {
       const proxy = await FaultProxy.start(server.port);
       t.after(() => proxy.stop());
       const one = await connect(proxy.url, { commandTimeout: 500 });
-      const other = await open(server.url);
+      const other = await connect(server.url);
       await one.runOnce('warm', { slot: 's', ...options }, () => 1);
       const run = one.runOnce('job', { slot: 's', ttl: 1_500, ...options }, () => {
         proxy.loseReplies = true;
@@ -459,7 +445,7 @@ describe('a mark that is lost on its way', () => {
     const proxy = await FaultProxy.start(server.port);
     t.after(() => proxy.stop());
     const one = await connect(proxy.url);
-    const other = await open(server.url);
+    const other = await connect(server.url);
     const options = { slot: 's', keepResult: true };
     await one.runOnce('warm', options, () => 1);
     const run = one.runOnce('job', options, () => {
@@ -487,7 +473,7 @@ describe('a mark that is lost on its way', () => {
     const proxy = await FaultProxy.start(server.port);
     t.after(() => proxy.stop());
     const one = await connect(proxy.url, { commandTimeout: 500 });
-    const other = await open(server.url);
+    const other = await connect(server.url);
     await one.runOnce('warm', { slot: 's' }, () => 1);
     proxy.onRequest = (chunk) => {
       proxy.loseReplies ||= chunk.includes(' done');
@@ -518,7 +504,7 @@ describe('a process that crashes in the body', () => {
         server.url,
       );
       await program.said('running');
-      const locks = await open(server.url);
+      const locks = await connect(server.url);
       const waiting = locks.runOnce('job', { slot: 's', retry, wait: 60_000 }, () => 2);
       await until(() => locks.stats().waiting === 1, 'this process to wait');
       await program.kill();

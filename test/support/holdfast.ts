@@ -2,6 +2,7 @@
  * The package as its users load it, and a check that a test leaves nothing open behind.
  */
 
+import assert from 'node:assert/strict';
 import { afterEach, type TestContext } from 'node:test';
 import { isMainThread } from 'node:worker_threads';
 import * as holdfast from 'holdfast';
@@ -17,6 +18,7 @@ export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
 
 /** The managers of this process. Tests let go of some on purpose. */
 const managers: WeakRef<holdfast.LockManager>[] = [];
+let pairs = 0;
 
 /** That of the package. What a failed test has left held by its managers is released, so that the next test finds it free. */
 export const connect: typeof holdfast.connect = (...given) => {
@@ -27,6 +29,19 @@ export const connect: typeof holdfast.connect = (...given) => {
   );
   return opening;
 };
+
+/** Closes the managers of this process; no operation may be left open then. */
+export async function closeManagers(): Promise<void> {
+  await Promise.all(managers.splice(0).map((each) => each.deref()?.close()));
+  assert.equal(openOperations(), 0, 'no operation may be left open');
+}
+
+/** Two managers on a store inside this process, which they share with nobody. */
+export async function openPair(): Promise<[holdfast.LockManager, holdfast.LockManager]> {
+  pairs += 1;
+  const target = `memory:pair-${pairs}`;
+  return Promise.all([connect(target), connect(target)]);
+}
 
 /** A file of tests, rather than a process that a test has started. */
 if (isMainThread && process.argv[1]?.endsWith('.test.js')) {

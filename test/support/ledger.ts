@@ -83,7 +83,7 @@ export async function plainStep(redis: Redis, lock: string): Promise<void> {
 }
 
 export class Ledger {
-  private constructor(readonly server: RedisServer) {}
+  constructor(readonly server: RedisServer) {}
 
   static async start(): Promise<Ledger> {
     return new Ledger(await RedisServer.start());

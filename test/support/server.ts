@@ -95,19 +95,26 @@ export class RedisServer {
   #paused = false;
   #proxy: FaultProxy | undefined;
 
-  private constructor(readonly options: ServerOptions) {}
+  constructor(readonly options: ServerOptions = {}) {}
 
   /** Starts a server and waits until it answers. */
   static async start(options: ServerOptions = {}): Promise<RedisServer> {
     const server = new RedisServer(options);
+    await server.startOnFreePort();
+    return server;
+  }
+
+  /** Starts it for the first time, and waits until it answers. */
+  async startOnFreePort(): Promise<void> {
+    const { cluster, proxied } = this.options;
     for (let attempt = 1; ; attempt++) {
-      server.port = await freePort(options.cluster === true ? BUS : 0);
-      if (options.proxied === true) server.#proxy = await FaultProxy.start(server.port);
+      this.port = await freePort(cluster === true ? BUS : 0);
+      if (proxied === true) this.#proxy = await FaultProxy.start(this.port);
       try {
-        await server.start();
-        return server;
+        await this.start();
+        return;
       } catch (error) {
-        await server.#proxy?.stop();
+        await this.#proxy?.stop();
         // Somebody else may have taken the port meanwhile.
         if (attempt === 3) throw error;
       }

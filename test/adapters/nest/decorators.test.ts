@@ -19,16 +19,10 @@ import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockManager } from 'holdfast';
 import { currentLock, currentSlot, HoldfastModule, Lock, Once } from 'holdfast/nest';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 /** A decorator as others write them: it puts a function in place of the method. */
 const Doubling: MethodDecorator = (_target, _key, descriptor) => {

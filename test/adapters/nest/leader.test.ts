@@ -1,27 +1,21 @@
 /** `@Leader` on methods of real applications, with each store. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockManager, type Term } from 'holdfast';
 import { currentLock, HoldfastModule, Leader } from 'holdfast/nest';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
+const server = serverOfFile();
 let apps: TestingModule[] = [];
-
-before(async () => {
-  server = await RedisServer.start();
-});
 
 afterEach(async () => {
   await Promise.all(apps.map((app) => app.close()));
   apps = [];
 });
-
-after(() => server?.stop());
 
 @Injectable()
 class Relay implements OnApplicationBootstrap, OnModuleDestroy {

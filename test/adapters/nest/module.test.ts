@@ -1,7 +1,7 @@
 /** The module in a real application of Nest: who gets which manager, and when it is closed. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import {
   Controller,
   Get,
@@ -24,20 +24,14 @@ import {
 } from 'holdfast/nest';
 import { connect, holdfast } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 
-let server: RedisServer;
+const server = serverOfFile();
 const opened: { close(): Promise<unknown> }[] = [];
-
-before(async () => {
-  server = await RedisServer.start();
-});
 
 afterEach(async () => {
   for (const each of opened.splice(0)) await each.close();
 });
-
-after(() => server?.stop());
 
 async function start(module: unknown): Promise<INestApplicationContext> {
   const app = await NestFactory.createApplicationContext(module as never, {

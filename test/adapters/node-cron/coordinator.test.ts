@@ -2,23 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { runCoordinator } from 'holdfast/node-cron';
 import { ROOT } from '../../support/child.js';
 import { connect, holdfast } from '../../support/holdfast.js';
 import { spawnProgram } from '../../support/program.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 import cron = require('node-cron');
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 test('a task of each second runs once in each, in one of two processes', async () => {
   const file = join(ROOT, 'build', 'test', 'adapters', 'node-cron', 'task.js');

@@ -1,28 +1,24 @@
 /** All kinds of locks at once, at random, from several processes: with and without faults. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, type TestContext, test } from 'node:test';
+import { afterEach, type TestContext, test } from 'node:test';
 import { Contender, forgetTheDead, labelOf, quiet } from '../../support/crew.js';
 import { disrupt } from '../../support/disruptions.js';
 import { type Grant, GrantWatch } from '../../support/grants.js';
 import type { Hold, HoldRequest } from '../../support/history.js';
 import { type Deaths, problemsOfKinds } from '../../support/kinds.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep } from '../../support/wait.js';
 
 /** How long the random part lasts. */
 const SECONDS = Number(process.env['HOLDFAST_SECONDS'] ?? 15);
 const NAMES = ['a', 'b', 'c', 'd'] as const;
 
-let server: RedisServer;
-let ledger: Ledger;
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 const crew: Contender[] = [];
 const watches: GrantWatch[] = [];
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
 
 afterEach(async () => {
   for (const { monitor } of watches.splice(0)) monitor.disconnect();
@@ -31,8 +27,6 @@ afterEach(async () => {
   await quiet(server, 40_000);
   await ledger.clear();
 });
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
 
 async function enlist(...names: string[]): Promise<void> {
   crew.push(...(await Promise.all(names.map((who) => Contender.start(who, server.url, ledger)))));

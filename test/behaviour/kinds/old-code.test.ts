@@ -4,13 +4,13 @@
  */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { Contender, quiet } from '../../support/crew.js';
 import { disrupt } from '../../support/disruptions.js';
 import { type Hold, now } from '../../support/history.js';
 import { problemsOfKinds } from '../../support/kinds.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 const SECONDS = Number(process.env['HOLDFAST_SECONDS'] ?? 15);
@@ -21,21 +21,15 @@ const PAUSE_MS = 1_000;
 const ROUNDING_US = 2_000;
 const PLAIN = { prefix: '' };
 
-let server: RedisServer;
-let ledger: Ledger;
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 const crew: Contender[] = [];
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
 
 afterEach(async () => {
   await Promise.all(crew.splice(0).map((each) => each.stop()));
   await quiet(server, 40_000);
   await ledger.clear();
 });
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
 
 test('old code and holdfast exclude each other, also from shares, whichever process is killed or stopped', async (t) => {
   // Few at a time: old code gets the lock only while holdfast has no waiter.

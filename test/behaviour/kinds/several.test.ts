@@ -1,26 +1,20 @@
 /** Several names at once, in every order: no caller waits for ever, and all get their locks in turn. */
 
 import assert from 'node:assert/strict';
-import { after, before, type TestContext, test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { Cluster } from '../../support/cluster.js';
 import { Contender, quiet } from '../../support/crew.js';
 import { problemsIn } from '../../support/history.js';
 import type { ConnectTarget } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 
 /** Longer than all rounds take. Two callers that wait for each other would wait that long. */
 const WAIT_MS = 60_000;
 const TASKS = 4;
 
-let server: RedisServer;
-let ledger: Ledger;
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 
 /** Each process names the locks in its own orders. Both together do `rounds` rounds. */
 async function contend(

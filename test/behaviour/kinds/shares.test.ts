@@ -1,23 +1,19 @@
 /** Many callers of one process that share a lock: their requests leave together, and each has what it would have alone. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { connect, holdfast, type Lock, type LockManager } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 const SHARED = { mode: 'shared' } as const;
 const CALLERS = 64;
 
-let server: RedisServer;
+const server = serverOfFile();
 let proxy: FaultProxy;
 let here: LockManager;
 let there: LockManager;
-
-before(async () => {
-  server = await RedisServer.start();
-});
 
 beforeEach(async () => {
   proxy = await FaultProxy.start(server.port);
@@ -31,8 +27,6 @@ afterEach(async () => {
   const left = (await server.admin.keys('*')).filter((key) => !/fence$/.test(key));
   assert.deepEqual(left, []);
 });
-
-after(() => server.stop());
 
 const taken = (count = CALLERS, locks = here) =>
   Promise.all(Array.from({ length: count }, () => locks.acquire('a', SHARED)));

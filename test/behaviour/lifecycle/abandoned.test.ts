@@ -1,21 +1,15 @@
 /** Abandoned locks: they stay held, and a warning names them. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { run } from '../../support/child.js';
 import { connect, type Lock, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep, until } from '../../support/wait.js';
 
-let server: RedisServer;
+const server = serverOfFile();
 let locks: LockManager;
 let warnings: (Error & { code?: string })[] = [];
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
 
 afterEach(() => locks.close());
 

@@ -2,21 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect, type LockManager, openOperations } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 const MANAGERS = 1_000;
 const AT_ONCE = 20;
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 function collect(): void {
   assert.ok(globalThis.gc !== undefined, 'run with --expose-gc');

@@ -1,18 +1,12 @@
 /** However a process ends, its threads' locks are free by then; and no thread pays for the end of another. */
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { type Ended, run } from '../../support/child.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 /**
  * Programs with a worker; `hold` takes the lock of a thread for a minute, and `worker` is up when `ready` has its

@@ -3,19 +3,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { type Ended, ROOT, run, ended as untilEnded } from '../../support/child.js';
 import { connect } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 const clients = async () => String(await server.admin.client('LIST'));
 

@@ -3,19 +3,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 for (const place of ['memory:', 'Redis']) {
   for (const how of ['forced', 'of their own accord']) {

@@ -1,18 +1,12 @@
 /** Worker threads, several copies of the package and several managers in one process. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { run } from '../../support/child.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 const WORKER = `
   const { parentPort, workerData } = require('node:worker_threads');

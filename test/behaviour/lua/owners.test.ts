@@ -4,23 +4,19 @@
  */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { FENCE, LOCK, type Scripts, scripts } from './scripts.js';
 
-let server: RedisServer;
 let redis: Redis;
 let script: Scripts;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, () => {
   redis = server.admin;
   script = scripts(redis);
 });
-
-after(() => server.stop());
 
 type Step =
   | {

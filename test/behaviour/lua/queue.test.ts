@@ -1,23 +1,19 @@
 /** The wait queue of the scripts, in states that no schedule of well-behaved managers shows. */
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { FENCE, LOCK, QUEUE, type Scripts, scripts, WAITERS, WAITING } from './scripts.js';
 
-let server: RedisServer;
 let redis: Redis;
 let script: Scripts;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, () => {
   redis = server.admin;
   script = scripts(redis);
 });
-
-after(() => server.stop());
 
 beforeEach(() => redis.flushall());
 

@@ -4,9 +4,9 @@
  */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { FENCE, LOCK, QUEUE, SHARED, source, WAITERS, WAITING } from './scripts.js';
 
 const ALL = [LOCK, FENCE, QUEUE, WAITERS, SHARED, WAITING];
@@ -83,13 +83,7 @@ const CALLS: readonly Call[] = [
 /** The commands that services are known to refuse to scripts: test/support/restricted.ts has the sources. */
 const REFUSABLE = ['time', 'publish', 'pubsub'];
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
+const server = serverOfFile();
 
 /** A user who may run everything but one command. */
 async function without(command: string): Promise<Redis> {

@@ -1,23 +1,16 @@
 /** What a timeout error says about the age of a hold elsewhere, which the owner token tells. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 
 const HOUR_MS = 3_600_000;
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
-});
-
-after(async () => {
-  await locks.close();
-  await server.stop();
 });
 
 /** The token of a manager that began `age` ms ago, and asked for its lock 1 ms later. */

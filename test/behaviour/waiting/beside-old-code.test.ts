@@ -1,25 +1,18 @@
 /** Callers of a manager with `besideOldCode`: they poll, and everything else is as with the queue. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect, holdfast, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 const LONG_MS = 60_000;
 const besideOldCode = { retryDelay: 40 };
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url, { prefix: '', besideOldCode });
-});
-
-after(async () => {
-  await locks.close();
-  await server.stop();
 });
 
 /** Old code takes a lock. */

@@ -1,20 +1,14 @@
 /** The check of the records that several processes write of their holds of one lock. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { Contender, quiet } from '../../support/crew.js';
 import { type Hold, problemsIn, problemsOf } from '../../support/history.js';
 import { guardedStep, Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 
-let server: RedisServer;
-let ledger: Ledger;
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 
 function held(fence: number, begin: number, end: number, more: Partial<Hold> = {}): Hold {
   return { who: 'x', lock: 'a', fence, begin, end, stillborn: false, lost: false, ...more };

@@ -1,30 +1,24 @@
 /** The longest waiter is next, in whichever process it waits. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { Contender, labelOf, quiet, untilQueued } from '../../support/crew.js';
 import { GrantWatch } from '../../support/grants.js';
 import { problemsIn } from '../../support/history.js';
 import { connect, type Lock } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-let ledger: Ledger;
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 const crew: Contender[] = [];
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
 
 afterEach(async () => {
   await Promise.all(crew.splice(0).map((each) => each.stop()));
   await quiet(server);
   await ledger.clear();
 });
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
 
 async function enlist(...names: string[]): Promise<Contender[]> {
   crew.push(...(await Promise.all(names.map((who) => Contender.start(who, server.url, ledger)))));

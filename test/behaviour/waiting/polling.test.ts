@@ -1,32 +1,25 @@
 /** Waiting without messages: an ACL user who may not publish or subscribe. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { ROOT, run } from '../../support/child.js';
 import { Contender, cutOff, quiet, untilQueued } from '../../support/crew.js';
 import { problemsIn } from '../../support/history.js';
-import { connect, holdfast, type LockManager } from '../../support/holdfast.js';
+import { closeManagers, connect, holdfast } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
-let ledger: Ledger;
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 const crew: Contender[] = [];
-const managers: LockManager[] = [];
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
 
 afterEach(async () => {
-  await Promise.all(managers.splice(0).map((each) => each.close()));
+  await closeManagers();
   await Promise.all(crew.splice(0).map((each) => each.stop()));
   await quiet(server);
   await ledger.clear();
 });
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
 
 /** Makes a user with all other rights; answers the URL of the server for that user. */
 async function deafUser(...rules: string[]): Promise<string> {
@@ -39,7 +32,6 @@ for (const rule of ['resetchannels', '-subscribe', '-publish']) {
   test(`a user with ${rule} waits and is granted, and is warned once`, async () => {
     const there = await connect(server.url);
     const here = await connect(await deafUser(rule), { clientName: 'here' });
-    managers.push(there, here);
     const warnings: unknown[] = [];
     here.on('warning', (warning) => warnings.push(warning));
     there.on('warning', (warning) => assert.fail(warning));

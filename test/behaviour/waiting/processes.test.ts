@@ -1,20 +1,16 @@
 /** Processes that hold or wait are killed, or stopped and resumed. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { Contender, forgetTheDead, listens, quiet, untilQueued } from '../../support/crew.js';
 import { now, problemsIn } from '../../support/history.js';
 import { Ledger } from '../../support/ledger.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep, until } from '../../support/wait.js';
 
-let server: RedisServer;
-let ledger: Ledger;
+const server = serverOfFile();
+const ledger = new Ledger(serverOfFile());
 const crew: Contender[] = [];
-
-before(async () => {
-  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-});
 
 afterEach(async () => {
   await Promise.all(crew.splice(0).map((each) => each.stop()));
@@ -22,8 +18,6 @@ afterEach(async () => {
   assert.deepEqual(await problemsIn(ledger), []);
   await ledger.clear();
 });
-
-after(() => Promise.all([server.stop(), ledger.stop()]));
 
 async function enlist<T extends string[]>(...names: T): Promise<{ [I in keyof T]: Contender }> {
   const started = names.map((who) => Contender.start(who, server.url, ledger));

@@ -3,21 +3,18 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { ends, environment, Running } from './support.js';
 
-let server: RedisServer;
 let env: NodeJS.ProcessEnv;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, () => {
   env = environment(server);
 });
-
-after(() => server.stop());
 
 const leaseOf = (name: string) => server.admin.pttl(`lock:${name}`);
 

@@ -1,12 +1,13 @@
 /** `holdfast doctor`: its findings on servers that are fit for locks, and on those that are not. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { Cluster } from '../../support/cluster.js';
 import { enrol, leastRights } from '../../support/least-rights.js';
 import { RestrictedServer } from '../../support/restricted.js';
 import { Sentinels } from '../../support/sentinels.js';
 import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { ends, environment } from './support.js';
 
@@ -18,13 +19,7 @@ interface Finding {
   readonly advice?: string;
 }
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start({ persistent: true });
-});
-
-after(() => server.stop());
+const server = serverOfFile({ persistent: true });
 
 /** Its findings; they decide the exit code: 1 if something must be fixed. */
 async function findings(code: 0 | 1, ...args: readonly string[]): Promise<Finding[]> {

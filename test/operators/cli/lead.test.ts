@@ -1,9 +1,9 @@
 /** `holdfast lead`: the command runs on one machine at a time, and on another when that one ends. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { ends, environment, Running } from './support.js';
 
@@ -12,13 +12,11 @@ const SCRIPT =
   'trap "echo told; exit 3" TERM; echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $$"; while :; do sleep 0.02; done';
 const DEAF = 'trap "" TERM; echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $$"; while :; do sleep 0.02; done';
 
-let server: RedisServer;
 let env: NodeJS.ProcessEnv;
 let locks: LockManager;
 let running: Running[] = [];
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   env = environment(server);
   locks = await connect(server.url);
 });
@@ -28,11 +26,6 @@ afterEach(async () => {
   await Promise.all(running.map(({ ended }) => ended));
   running = [];
   await server.admin.flushall();
-});
-
-after(async () => {
-  await locks?.close();
-  await server?.stop();
 });
 
 /** Starts one, and waits until it is in the queue behind so many others. */

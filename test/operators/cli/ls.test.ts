@@ -2,26 +2,23 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { HeldLockInfo } from 'holdfast';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { enrol, leastRights } from '../../support/least-rights.js';
 import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { ends, environment, MAIN, Running } from './support.js';
 
-let server: RedisServer;
 let locks: LockManager;
 let others: LockManager;
 let env: NodeJS.ProcessEnv;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, () => {
   env = environment(server);
 });
-
-after(() => server.stop());
 
 beforeEach(async () => {
   locks = await connect(server.url);

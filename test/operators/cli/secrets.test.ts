@@ -3,23 +3,19 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { ROOT, run } from '../../support/child.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { ends, environment, Running } from './support.js';
 
 const PASSWORD = 's3cret';
 const OTHER = 'n0t-it';
 
-let server: RedisServer;
 let url: string;
 
-before(async () => {
-  server = await RedisServer.start({ password: PASSWORD });
+const server = serverOfFile({ password: PASSWORD }, () => {
   url = server.url.replace('//', `//default:${PASSWORD}@`);
 });
-
-after(() => server.stop());
 
 test('the login may stand in the environment, apart from the URL', async () => {
   const env = environment(server, { HOLDFAST_PASSWORD: PASSWORD });

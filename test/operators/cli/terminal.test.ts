@@ -3,22 +3,16 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { environment, MAIN } from './support.js';
 import { Terminal } from './terminal.js';
 
-let server: RedisServer;
+const server = serverOfFile();
 let locks: LockManager;
 let terminal: Terminal;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server.stop());
 
 beforeEach(async () => {
   locks = await connect(server.url);

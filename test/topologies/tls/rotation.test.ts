@@ -2,16 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { connect, type LockManager } from '../../support/holdfast.js';
+import { closeManagers, connect } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import { newAuthority, Servers } from './support.js';
 
 const authority = newAuthority();
 const servers = new Servers(authority);
-const managers: LockManager[] = [];
 
 afterEach(async () => {
-  await Promise.all(managers.splice(0).map((locks) => locks.close()));
+  await closeManagers();
   await servers.stopAll();
 });
 
@@ -29,7 +28,6 @@ test('each new connection shows the certificate of that time', async () => {
     key: () => Buffer.from(current.key),
   };
   const locks = await connect(server.url, { tls });
-  managers.push(locks);
   const lock = await locks.acquire('a', { ttl: 60_000 });
   current = authority.issue('DNS:expired', { days: -1 });
   const before = asked;
