@@ -3,34 +3,28 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { cutOff, listens, quiet, untilQueued } from '../../support/crew.js';
-import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
+import { closeManagers, connect, type Lock, type LockManager } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
 let server: RedisServer;
 let proxy: FaultProxy;
-let managers: LockManager[];
 
 beforeEach(async () => {
   server = await RedisServer.start();
   proxy = await FaultProxy.start(server.port);
-  managers = [];
 });
 
 afterEach(async () => {
-  await Promise.all(managers.map((manager) => manager.close()));
-  assert.equal(openOperations(), 0);
+  await closeManagers();
   await quiet(server);
   await proxy.stop();
   await server.stop();
 });
 
-async function join(who: string, url = server.url): Promise<LockManager> {
-  const manager = await connect(url, { clientName: who, commandTimeout: 1_000 });
-  managers.push(manager);
-  return manager;
-}
+const join = (who: string, url = server.url) =>
+  connect(url, { clientName: who, commandTimeout: 1_000 });
 
 function take(
   manager: LockManager,
@@ -38,6 +32,24 @@ function take(
   mode: 'exclusive' | 'shared' = 'exclusive',
 ): Promise<Lock> {
   return manager.acquire('x', { label, ttl: 20_000, wait: 60_000, mode });
+}
+
+interface Line {
+  readonly b: LockManager;
+  readonly first: Lock;
+  readonly second: Promise<Lock>;
+  readonly third: Promise<Lock>;
+}
+
+/** a holds the lock, b and c wait for it in this order; b connects to this URL, and a and c use this mode. */
+async function line(urlOfB: string, mode?: 'shared'): Promise<Line> {
+  const [a, b, c] = [await join('a'), await join('b', urlOfB), await join('c')];
+  const first = await take(a, 'a', mode);
+  const second = take(b, 'b');
+  await untilQueued(server, 'x', ['b']);
+  const third = take(c, 'c', mode);
+  await untilQueued(server, 'x', ['b', 'c']);
+  return { b, first, second, third };
 }
 
 /** Ends the connection of the only manager behind the proxy, which calls itself `b`, and lets it make no other. */
@@ -70,13 +82,20 @@ function turns(...waiting: [who: string, acquired: Promise<Lock>][]): Promise<st
   return Promise.all(all).then(() => order);
 }
 
+/** Releases the lock while b is away, and lets b connect again: it is served before c. */
+async function servesBFirst({ b, first, second, third }: Line): Promise<void> {
+  await first.release();
+  assert.ok(await isKeptForB(b), 'the lock waits for b');
+  proxy.refuse = false;
+  await listens(server, 'b');
+  const isInTime = await isKeptForB(b);
+  const order = await turns(['b', second], ['c', third]);
+  // On a machine that is too busy b may be back too late.
+  if (isInTime) assert.deepEqual(order, ['b', 'c']);
+}
+
 test('CLIENT KILL of a waiter: it is granted before those behind it', async () => {
-  const [a, b, c] = [await join('a'), await join('b'), await join('c')];
-  const first = await take(a, 'a');
-  const second = take(b, 'b');
-  await untilQueued(server, 'x', ['b']);
-  const third = take(c, 'c');
-  await untilQueued(server, 'x', ['b', 'c']);
+  const { b, first, second, third } = await line(server.url);
   const order = turns(['b', second], ['c', third]);
   for (let round = 0; round < 5; round++) {
     let back = false;
@@ -92,30 +111,13 @@ test('CLIENT KILL of a waiter: it is granted before those behind it', async () =
 });
 
 test('a waiter that connects again is served before those behind it', async () => {
-  const [a, b, c] = [await join('a'), await join('b', proxy.url), await join('c')];
-  const first = await take(a, 'a');
-  const second = take(b, 'b');
-  await untilQueued(server, 'x', ['b']);
-  const third = take(c, 'c');
-  await untilQueued(server, 'x', ['b', 'c']);
+  const waiting = await line(proxy.url);
   await keepAway();
-  await first.release();
-  assert.ok(await isKeptForB(b), 'the lock waits for b');
-  proxy.refuse = false;
-  await listens(server, 'b');
-  const isInTime = await isKeptForB(b);
-  const order = await turns(['b', second], ['c', third]);
-  // On a machine that is too busy b may be back too late.
-  if (isInTime) assert.deepEqual(order, ['b', 'c']);
+  await servesBFirst(waiting);
 });
 
 test('readers do not overtake a writer that connects again', async () => {
-  const [a, b, c] = [await join('a'), await join('b', proxy.url), await join('c')];
-  const first = await take(a, 'a', 'shared');
-  const second = take(b, 'b');
-  await untilQueued(server, 'x', ['b']);
-  const third = take(c, 'c', 'shared');
-  await untilQueued(server, 'x', ['b', 'c']);
+  const waiting = await line(proxy.url, 'shared');
   await keepAway();
   assert.equal(await cutOff(server, 'c'), 1);
   await until(
@@ -123,31 +125,15 @@ test('readers do not overtake a writer that connects again', async () => {
     'c to ask again and to find b away',
   );
   assert.equal(await server.admin.zcard('{lock:x}:shared'), 2, 'one share and its fence');
-  await first.release();
-  assert.ok(await isKeptForB(b), 'the lock waits for b');
-  proxy.refuse = false;
-  await listens(server, 'b');
-  const isInTime = await isKeptForB(b);
-  const order = await turns(['b', second], ['c', third]);
-  if (isInTime) assert.deepEqual(order, ['b', 'c']);
+  await servesBFirst(waiting);
 });
 
 test('a waiter that stays away is passed over, but keeps its place', async () => {
-  const [a, b, c, d] = [
-    await join('a'),
-    await join('b', proxy.url),
-    await join('c'),
-    await join('d'),
-  ];
-  const first = await take(a, 'a');
-  const second = take(b, 'b');
-  await untilQueued(server, 'x', ['b']);
-  const third = take(c, 'c');
-  await untilQueued(server, 'x', ['b', 'c']);
+  const { first, second, third } = await line(proxy.url);
   await keepAway();
   await first.release();
   const held = await third;
-  const fourth = take(d, 'd');
+  const fourth = take(await join('d'), 'd');
   await untilQueued(server, 'x', ['d']);
   proxy.refuse = false;
   await untilQueued(server, 'x', ['b', 'd']);
