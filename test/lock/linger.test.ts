@@ -178,11 +178,11 @@ test('a lock of `runOnce` does not linger', async () => {
 });
 
 test('a lock that is kept for longer than its first lease, with pauses, is not lost', async () => {
-  const locks = await manager({ ttl: 300, linger: 100 });
+  const locks = await manager({ ttl: 1_500, linger: 500 });
   const fences = new Set<number>();
   for (let i = 0; i < 12; i++) {
     await locks.request('x', ({ fence }) => fences.add(fence));
-    await sleep(50);
+    await sleep(200);
   }
   assert.equal(fences.size, 12);
   assert.equal(locks.stats().lost, 0);

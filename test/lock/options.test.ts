@@ -299,9 +299,9 @@ test('extend: refuses a wrong ttl before anything is sent', async () => {
 });
 
 test('connect: the defaults of a manager hold for its locks', async () => {
-  const brief = await connect(server.url, { prefix: 'p:', ttl: 700, wait: 0 });
+  const brief = await connect(server.url, { prefix: 'p:', ttl: 7_000, wait: 0 });
   const lock = await brief.acquire('a');
-  assert.ok(lock.remaining > 0 && lock.remaining <= 700);
+  assert.ok(lock.remaining > 0 && lock.remaining <= 7_000);
   assert.equal(await server.admin.get('p:a'), lock.token);
   await assert.rejects(brief.acquire('a'), { code: 'ERR_LOCK_TIMEOUT' });
   await brief.close();

@@ -126,9 +126,9 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(await other.runOnce('job', options, () => 8), { ...DONE, value: 7 });
       // A lease ends in the body, since only that of the lock is renewed.
       const { lost } = one.stats();
-      await one.runOnce('long', { ...options, ttl: 200 }, async (lock) => {
+      await one.runOnce('long', { ...options, ttl: 1_000 }, async (lock) => {
         const asked = performance.now();
-        await until(() => performance.now() - asked > 500, 'two leases to pass');
+        await until(() => performance.now() - asked > 2_500, 'two leases to pass');
         return lock.held;
       });
       const told = await other.runOnce<boolean>('long', options, () => assert.fail());

@@ -69,7 +69,7 @@ export const ASKING: Behaviours = {
     async (place) => {
       const [a, b] = await openSeveral(place, 'a', 'b');
       const semaphore = { mode: 'shared', limit: 4 } as const;
-      const first = await a.acquire('x', { ...semaphore, ttl: 300, permits: 2 });
+      const first = await a.acquire('x', { ...semaphore, ttl: 1_500, permits: 2 });
       const second = await b.acquire('x', { ...semaphore, ttl: 60_000 });
       const fences = async () => (await b.query()).held.map(({ fence }) => fence);
       await until(async () => (await fences()).every(Boolean), 'the renewal');

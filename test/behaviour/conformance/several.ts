@@ -104,8 +104,9 @@ export const SEVERAL: Behaviours = {
   'several: those that are held already are renewed while one is waited for': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const lock = await a.acquire('z', LONG);
-    const waiting = b.acquire(['a', 'z'], { ttl: 600, wait: 60_000 });
-    await sleep(1_500);
+    const waiting = b.acquire(['a', 'z'], { ttl: 2_000, wait: 60_000 });
+    // One comes in each third of a lease.
+    await until(() => b.stats().renewals >= 4, 'renewals for longer than a lease');
     assert.equal(await a.tryAcquire('a'), null, 'held all the while');
     await lock.release();
     const set = await waiting;
@@ -131,7 +132,7 @@ export const SEVERAL: Behaviours = {
 
   'several: the loss of one is told, and the others stay held until release': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    const set = await a.acquire(['x', 'y'], { ttl: 300, renew: false });
+    const set = await a.acquire(['x', 'y'], { ttl: 1_000, renew: false });
     const { signal } = set;
     const keep = setInterval(() => {}, 1_000);
     await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -145,10 +146,10 @@ export const SEVERAL: Behaviours = {
 
   'several: extend lengthens all of them': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    const set = await a.acquire(['x', 'y'], { ttl: 500, renew: false });
+    const set = await a.acquire(['x', 'y'], { ttl: 1_500, renew: false });
     await set.extend(60_000);
     assert.ok(set.remaining > 50_000);
-    await sleep(600);
+    await sleep(1_600);
     for (const name of ['x', 'y']) assert.equal(await b.tryAcquire(name), null);
     assert.equal(await set.release(), true);
   },
@@ -156,7 +157,7 @@ export const SEVERAL: Behaviours = {
   'several: extend tells of the one that is lost': async (place) => {
     const locks = await place.open();
     // Long enough for a busy machine to take both.
-    const set = await locks.acquire(['x', 'y'], { ttl: 500, renew: false });
+    const set = await locks.acquire(['x', 'y'], { ttl: 1_000, renew: false });
     await until(() => !set.held, 'the leases to end');
     await assert.rejects(set.extend(), { code: 'ERR_LOCK_LOST' });
   },

@@ -147,7 +147,7 @@ export const SHARING: Behaviours = {
   'shared: each holder has a lease of its own, renewed or run out': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const brief = await a.acquire('x', { ttl: 150, renew: false, mode: 'shared' });
-    const kept = await b.acquire('x', { ttl: 600, mode: 'shared' });
+    const kept = await b.acquire('x', { ttl: 3_000, mode: 'shared' });
     await runOut(brief);
     await until(() => b.stats().renewals > 0, 'a renewal');
     assert.equal(kept.held, true);
@@ -419,7 +419,7 @@ export const SHARING: Behaviours = {
 
   'downgrade: the lease goes on being renewed, and ends with maxHold': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    const lock = await a.acquire('x', { ttl: 600, maxHold: 1_500 });
+    const lock = await a.acquire('x', { ttl: 1_500, maxHold: 3_000 });
     assert.equal(await lock.downgrade(), true);
     await until(() => a.stats().renewals > 1, 'renewals');
     assert.equal(await b.tryAcquire('x'), null);

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { pastTheCheckOfKeys } from '../../support/holdfast.js';
+import { until } from '../../support/wait.js';
 import { aborted, type Behaviours, enqueue, LONG, onTheCounter, openSeveral } from './behaviour.js';
 
 /** Renewed so often that a holder soon learns that the lock is gone, even if the message is lost. */
-const BRIEF = { ttl: 900, wait: 60_000 } as const;
+const BRIEF = { ttl: 3_000, wait: 60_000 } as const;
 const SHARED = { ...BRIEF, mode: 'shared' } as const;
 
 export const TAKING_OVER: Behaviours = {
@@ -193,8 +194,8 @@ export const TAKING_OVER: Behaviours = {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const theirs = await a.acquire('x', BRIEF);
     const { granted } = await enqueue(c, 'x');
-    const mine = await b.adopt(theirs.toJSON(), { ttl: 600 });
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const mine = await b.adopt(theirs.toJSON(), { ttl: 2_000 });
+    await until(() => b.stats().renewals >= 4, 'renewals for longer than a lease');
     assert.equal(mine.held, true);
     assert.equal(await mine.release(), true);
     const next = await granted;

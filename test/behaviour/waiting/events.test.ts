@@ -91,7 +91,7 @@ test('stats counts what was done, and tells what is under way', async () => {
   assert.ok(handOffs.every(({ count }) => count === 0));
   assert.deepEqual(handOffs.at(-1)?.upTo, Number.POSITIVE_INFINITY);
 
-  const lock = await here.acquire('x', { ttl: 600 });
+  const lock = await here.acquire('x', { ttl: 3_000 });
   await until(() => here.stats().renewals >= 2, 'renewals');
   await assert.rejects(here.acquire('x', { wait: 20 }), { code: 'ERR_LOCK_TIMEOUT' });
   const first = await there.acquire('y', { ttl: 60_000 });

@@ -94,7 +94,7 @@ test('nor does one that moves to a primary that had none before', async () => {
 
 test('shares and permits are kept and given up while their slot moves for longer than a lease', async () => {
   const locks = await connect({ cluster: cluster.urls });
-  const options = { mode: 'shared', ttl: 900 } as const;
+  const options = { mode: 'shared', ttl: 2_000 } as const;
   const share = await locks.acquire('{slow}', options);
   const permits = await Promise.all(
     [1, 2].map(() => locks.acquire('{slow}:permits', { ...options, limit: 2 })),
