@@ -1,12 +1,12 @@
 /** A quorum whose servers are down, hang, are busy, restart and forget. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import type { LockQuorumError } from 'holdfast';
-import { connect, holdfast, openOperations } from '../../support/holdfast.js';
+import { connect, holdfast } from '../../support/holdfast.js';
 import type { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
-import { Group, timed } from './servers.js';
+import { type Group, groupOfSuite, timed } from './servers.js';
 
 const { LockQuorumError: QuorumError } = holdfast;
 
@@ -22,16 +22,9 @@ function quorumError(result: PromiseSettledResult<unknown>): LockQuorumError {
 }
 
 describe('quorum of five', () => {
-  let group: Group;
+  const group = groupOfSuite(5);
 
-  before(async () => {
-    group = await Group.start(5);
-  });
-  afterEach(async () => {
-    await group.reset();
-    assert.equal(openOperations(), 0, 'no promise may be left open');
-  });
-  after(() => group.stop());
+  afterEach(() => group.reset());
 
   for (const [how, hurt] of [
     ['down', (server: Group['servers'][number]) => server.kill()],
@@ -175,12 +168,7 @@ describe('quorum of five', () => {
 });
 
 describe('quorum of three, one down', () => {
-  let group: Group;
-
-  before(async () => {
-    group = await Group.start(3);
-  });
-  after(() => group.stop());
+  const group = groupOfSuite(3);
 
   test('default settings: one more busy, and a single attempt fails within a second', async () => {
     const locks = await connect({ quorum: group.urls }, { longestLease: 0 });
@@ -205,12 +193,7 @@ describe('quorum of three, one down', () => {
 });
 
 describe('a server that restarted without its data', () => {
-  let group: Group;
-
-  before(async () => {
-    group = await Group.start(3);
-  });
-  after(() => group.stop());
+  const group = groupOfSuite(3);
 
   test('has no vote until the longest lease has ended, so no lock is granted twice', async () => {
     // The servers run for a moment already when they are asked for the first time.

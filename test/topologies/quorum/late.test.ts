@@ -1,30 +1,25 @@
 /** Requests of connections that were given up and reach a server of a quorum all the same, a moment later. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import type { Lock } from 'holdfast';
-import { connect, type LockManager, openOperations } from '../../support/holdfast.js';
+import { connect, type LockManager } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
 import { until } from '../../support/wait.js';
-import { Group } from './servers.js';
+import { groupOfSuite } from './servers.js';
 
 const MINUTE = 60_000;
 
 describe('a quorum of five', () => {
-  let group: Group;
+  const group = groupOfSuite(5);
   let proxies: FaultProxy[];
   let locks: LockManager;
 
-  before(async () => {
-    group = await Group.start(5);
-  });
   afterEach(async () => {
     await locks.close();
     await Promise.all(proxies.map((proxy) => proxy.stop()));
     await group.reset();
-    assert.equal(openOperations(), 0, 'no promise may be left open');
   });
-  after(() => group.stop());
 
   /** A manager, each of whose connections goes through a proxy of its own. */
   async function open(): Promise<void> {

@@ -1,24 +1,17 @@
 /** The keys of a quorum on its servers, its grants, and the waking of its waiters. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 import type { LockError } from 'holdfast';
-import { connect, type Lock, openOperations } from '../../support/holdfast.js';
+import { connect, type Lock } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
-import { Group, timed } from './servers.js';
+import { Group, groupOfSuite, timed } from './servers.js';
 
 describe('a quorum of five', () => {
-  let group: Group;
+  const group = groupOfSuite(5);
 
-  before(async () => {
-    group = await Group.start(5);
-  });
-  afterEach(async () => {
-    await group.reset();
-    assert.equal(openOperations(), 0, 'no promise may be left open');
-  });
-  after(() => group.stop());
+  afterEach(() => group.reset());
 
   test('a lock is the same token and fence on every server, and gone after its release', async () => {
     const locks = await group.open();

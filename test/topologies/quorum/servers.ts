@@ -1,15 +1,14 @@
 /** Groups of independent servers, and the keys of a quorum on them. */
 
+import { after, before } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
-import { connect, type LockManager } from '../../support/holdfast.js';
+import { closeManagers, connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer, type ServerOptions } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
-/** Servers that know nothing of each other, and the managers that a test opens on them. */
+/** Servers that know nothing of each other. */
 export class Group {
-  readonly #managers: LockManager[] = [];
-
-  private constructor(readonly servers: readonly RedisServer[]) {}
+  constructor(readonly servers: readonly RedisServer[]) {}
 
   static async start(count: number, options: ServerOptions = {}): Promise<Group> {
     return new Group(await RedisServer.startSeveral(count, options));
@@ -26,9 +25,7 @@ export class Group {
 
   /** A manager on all of them. Servers that were started a moment ago have a vote, unless told otherwise. */
   async open(options: ConnectOptions = {}): Promise<LockManager> {
-    const manager = await connect({ quorum: this.urls }, { longestLease: 0, ...options });
-    this.#managers.push(manager);
-    return manager;
+    return connect({ quorum: this.urls }, { longestLease: 0, ...options });
   }
 
   /** The owner of the lock on each running server; null where it is free. */
@@ -43,9 +40,9 @@ export class Group {
     await until(nobody, `${name} to be free everywhere`);
   }
 
-  /** Restores the beginning: all servers run, no lock is held, no manager is open. */
+  /** Restores the beginning: all servers run, no lock is held, no manager and no operation is open. */
   async reset(): Promise<void> {
-    await Promise.all(this.#managers.splice(0).map((manager) => manager.close()));
+    await closeManagers();
     for (const server of this.servers) {
       server.resume();
       if (!server.running) await server.start();
@@ -57,6 +54,14 @@ export class Group {
     await this.reset();
     await Promise.all(this.servers.map((server) => server.stop()));
   }
+}
+
+/** A group that is started before the tests of this file or suite, and stopped after them. */
+export function groupOfSuite(count: number): Group {
+  const group = new Group(Array.from({ length: count }, () => new RedisServer()));
+  before(() => Promise.all(group.servers.map((server) => server.startOnFreePort())));
+  after(() => group.stop());
+  return group;
 }
 
 /** The duration of a call, in ms, and its result. */
