@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { closeManagers, type LockManager, openPair } from '../support/holdfast.js';
+import { closeManagers, isFree, type LockManager, openPair } from '../support/holdfast.js';
 import { sleep, until } from '../support/wait.js';
 
 const BOUND = { timeout: 15_000 };
@@ -18,20 +18,16 @@ beforeEach(async () => {
 
 afterEach(closeManagers);
 
-async function isFree(name: string): Promise<boolean> {
-  return (await (await b.tryAcquire(name))?.release()) === true;
-}
-
 test('a callback that throws: its error, and a free lock', BOUND, async () => {
   const mine = new Error('mine');
   const failing = a.request('x', () => Promise.reject(mine));
   await assert.rejects(failing, (error) => error === mine);
-  assert.ok(await isFree('x'));
+  assert.ok(await isFree(b, 'x'));
   const several = a.request(['x', 'y'], () => {
     throw mine;
   });
   await assert.rejects(several, (error) => error === mine);
-  assert.ok((await isFree('x')) && (await isFree('y')));
+  assert.ok((await isFree(b, 'x')) && (await isFree(b, 'y')));
 });
 
 test(
@@ -101,7 +97,7 @@ for (const how of ['ends', 'throws']) {
       await late;
       go();
       await inner;
-      assert.ok(await isFree('x'));
+      assert.ok(await isFree(b, 'x'));
     },
   );
 }

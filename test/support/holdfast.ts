@@ -43,6 +43,16 @@ export async function openPair(): Promise<[holdfast.LockManager, holdfast.LockMa
   return Promise.all([connect(target), connect(target)]);
 }
 
+/** Whether a manager gets each of these locks at once; it releases them. */
+export async function isFree(locks: holdfast.LockManager, ...names: string[]): Promise<boolean> {
+  for (const name of names) {
+    const lock = await locks.tryAcquire(name);
+    if (lock === null) return false;
+    await lock.release();
+  }
+  return true;
+}
+
 /** A file of tests, rather than a process that a test has started. */
 if (isMainThread && process.argv[1]?.endsWith('.test.js')) {
   afterEach(async (context) => {
