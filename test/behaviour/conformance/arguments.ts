@@ -143,9 +143,11 @@ export const ARGUMENTS: Behaviours = {
       [VALUE, ''],
       [TYPE, 'x', { foreign: 'yes' }],
       [TYPE, 'x', { force: true }],
-      [TYPE, 'x', { owner: 7 }],
-      [TYPE, 'x', { owner: ['a', null] }],
-      [RANGE, 'x', { owner: [] }],
+      [TYPE, 'x', { token: 7 }],
+      [TYPE, 'x', { token: ['a', null] }],
+      [RANGE, 'x', { token: [] }],
+      // An owner's lock has a call of its own, which the message names.
+      [VALUE, 'x', { owner: 'checkout-7' }],
     ] as const) {
       await assert.rejects(locks.forceRelease(name as never, options as never), { code });
     }
