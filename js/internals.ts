@@ -5,13 +5,13 @@
  */
 
 /** @internal */
+export { slotTagOf } from './base/hash-slots.js';
+/** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
 export { checkJob, joinNames, leaderLockOf, markOf, RESERVED_SUFFIXES } from './base/names.js';
 /** @internal */
 export { printable } from './base/printable.js';
-/** @internal */
-export { slotTagOf } from './base/slots.js';
 /** @internal */
 export * as tokens from './base/tokens.js';
 /** @internal */

@@ -2,7 +2,7 @@
 
 import { isWellFormed, show } from './checks.js';
 import { argumentError } from './errors.js';
-import { hashTagOf } from './slots.js';
+import { hashTagOf } from './hash-slots.js';
 
 const NAME_BYTES_MAX = 1024;
 /** The limit of one call: each name costs the event loop the work of a lock, and maybe a round trip. */

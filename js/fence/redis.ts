@@ -2,7 +2,7 @@
 
 import { checkObject, checkText, checkWhole } from '../base/checks.js';
 import { evaluate } from '../base/evaluate.js';
-import { hashTagOf, slotTagOf } from '../base/slots.js';
+import { hashTagOf, slotTagOf } from '../base/hash-slots.js';
 import type { Duration } from '../base/time.js';
 import { checkFenced, type Fenced, stale } from './check.js';
 

@@ -9,7 +9,7 @@ import type { AcquireRequest } from '../lock/request.js';
 import { TTL_MS_MIN } from '../lock/times.js';
 import { SHARE_EXCLUSIVE } from '../native/records.js';
 import type { OnceRequest } from './options.js';
-import { ALL_PLANNED, type Slot } from './slots.js';
+import { ALL_PLANNED, type Slot } from './planned-times.js';
 
 /** A run that has the lock of its job. @internal */
 export interface Run {

@@ -7,7 +7,7 @@ import type { AcquireOptions } from '../lock/options.js';
 import type { AcquireRequest } from '../lock/request.js';
 import { LOCK_TIMES } from '../lock/times.js';
 import { WAIT_NEVER } from '../native/records.js';
-import { checkSlots, type Slots } from './slots.js';
+import { checkSlots, type Slots } from './planned-times.js';
 
 /**
  * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.

@@ -15,7 +15,7 @@ import type { NestedCall } from '../request/nested-call.js';
 import { runUnder } from '../request/request.js';
 import { type Finding, Mark, type Run } from './mark.js';
 import type { OnceRequest, OnceResult } from './options.js';
-import type { Slot, Slots } from './slots.js';
+import type { Slot, Slots } from './planned-times.js';
 
 /** The body of a run. @internal */
 type OnceBody<T> = (lock: Lock, slot: string, missed: readonly string[]) => T;

@@ -120,7 +120,7 @@ export default {
       tests: ['base/tokens'],
     },
     {
-      file: 'js/base/slots.ts',
+      file: 'js/base/hash-slots.ts',
       was: 'crc16(hashTagOf(key) ?? key)',
       becomes: 'crc16(key)',
       tests: ['base/tokens'],

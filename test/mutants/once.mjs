@@ -63,19 +63,19 @@ export default {
       tests: ['base/names'],
     },
     {
-      file: 'js/once/slots.ts',
+      file: 'js/once/planned-times.ts',
       was: 'return names.reverse();',
       becomes: 'return names;',
       tests: ['once/cron'],
     },
     {
-      file: 'js/once/slots.ts',
+      file: 'js/once/planned-times.ts',
       was: '=== MISSED_MAX) break;',
       becomes: '=== MISSED_MAX) return [];',
       tests: ['once/cron'],
     },
     {
-      file: 'js/once/slots.ts',
+      file: 'js/once/planned-times.ts',
       was: 'usualKeep(KEPT_TIMES * gap), gap));',
       becomes: 'usualKeep(KEPT_TIMES * gap)));',
       tests: ['once/cron'],
@@ -93,13 +93,13 @@ export default {
       tests: ['once/cron'],
     },
     {
-      file: 'js/once/slots.ts',
+      file: 'js/once/planned-times.ts',
       was: "timeZone ?? 'UTC'",
       becomes: "'UTC'",
       tests: ['once/cron'],
     },
     {
-      file: 'js/once/slots.ts',
+      file: 'js/once/planned-times.ts',
       was: 'usualKeep(KEPT_TIMES * gap)',
       becomes: 'usualKeep(gap)',
       tests: ['once/cron'],

@@ -13,7 +13,7 @@
 
 import { createHash } from 'node:crypto';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
-import { slotOfKey } from './slots.js';
+import { slotOfKey } from './hash-slots.js';
 import { frames } from './wire.js';
 import { endOfValue, PUSH } from './wire-protocols.js';
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { Cluster } from '../../support/cluster.js';
+import { slotOf } from '../../support/hash-slots.js';
 import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
-import { slotOf } from '../../support/slots.js';
 import { until } from '../../support/wait.js';
 
 let cluster: Cluster;
