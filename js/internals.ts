@@ -17,7 +17,7 @@ export * as tokens from './base/tokens.js';
 /** @internal */
 export { lockName } from './adapters/bullmq/names.js';
 /** @internal */
-export { prepare } from './connect/connect.js';
+export { prepare } from './connect/prepare.js';
 /** @internal */
 export { native } from './native/addon.js';
 /** @internal */

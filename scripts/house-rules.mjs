@@ -55,7 +55,7 @@ const RULES = [
 const OPEN_TO_ANNEXES = [
   /^js\/base\//,
   // What a target is, and which client is connected where.
-  /^js\/connect\/(connect|options|target|check-target|tls)\.ts$/,
+  /^js\/connect\/(connect|prepare|options|target|check-target|tls)\.ts$/,
   /^js\/connect\/clients\//,
   /^js\/(lead|lock|once)\/options\.ts$/,
   /^js\/lock\/(lock|lock-set|query|times)\.ts$/,

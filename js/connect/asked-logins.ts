@@ -35,7 +35,7 @@ export class AskedLogins {
   /** The options for the core to log in to one server; `tls`: how it speaks TLS, if it does. */
   optionsOf(
     login: Login,
-    tls: TlsOptions | undefined,
+    tls: TlsOptions | null,
   ): { username?: string; password?: string; login?: number } {
     const { username, password, credentials } = login;
     const isText = typeof username !== 'function' && typeof password !== 'function';
@@ -65,15 +65,15 @@ export class AskedLogins {
 class AskedLogin {
   readonly #number: number;
   readonly #login: Login;
-  readonly #tls: TlsOptions | undefined;
+  readonly #tls: TlsOptions | null;
   readonly #subscription: Subscription | undefined;
   /** The TLS that the core has. */
   #sent: string | undefined;
 
-  constructor(number: number, login: Login, tls: TlsOptions | undefined) {
+  constructor(number: number, login: Login, tls: TlsOptions | null) {
     this.#number = number;
     this.#login = login;
-    this.#tls = asksForTls(tls) ? tls : undefined;
+    this.#tls = asksForTls(tls) ? tls : null;
     const { credentials } = login;
     if (typeof credentials === 'object' && credentials?.type === 'streaming-credentials-provider') {
       this.#subscription = new Subscription(credentials, (next) => {
@@ -139,7 +139,7 @@ class AskedLogin {
 
   /** The TLS of new connections, if the core has another. */
   async #newTls(): Promise<TlsTexts | undefined> {
-    if (this.#tls === undefined) return undefined;
+    if (this.#tls === null) return undefined;
     const texts = await givenTls(this.#tls, called);
     const sent = JSON.stringify(texts);
     if (sent === this.#sent) return undefined;

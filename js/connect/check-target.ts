@@ -2,6 +2,9 @@
 
 import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import { type Endpoints, NOWHERE } from './endpoints.js';
+import { sentinelTarget } from './sentinel-target.js';
+import type { ClusterTarget, QuorumTarget, ServerTarget } from './target.js';
 import {
   checkAllTls,
   checkHost,
@@ -9,12 +12,8 @@ import {
   checkSockets,
   DEFAULT_PORT,
   invalid,
-  NOWHERE,
-  type Target,
   whole,
-} from './parsed-target.js';
-import { sentinelTarget } from './sentinel-target.js';
-import type { ClusterTarget, QuorumTarget, ServerTarget } from './target.js';
+} from './target-parts.js';
 import { checkTls } from './tls.js';
 import { urlTarget } from './url-target.js';
 
@@ -30,7 +29,7 @@ const SERVER_OPTIONS = ['credentials', 'db', 'host', 'password', 'path', 'port',
  *
  * @internal
  */
-export function checkTarget(target: unknown): Target {
+export function checkTarget(target: unknown): Endpoints {
   const given = target ?? environmentTarget() ?? DEFAULT_URL;
   if (typeof given === 'object' && given !== null) {
     if ('cluster' in given) return clusterTarget(given as ClusterTarget);
@@ -56,7 +55,7 @@ function environmentTarget(): string | undefined {
   return process.env['HOLDFAST_URL'] || process.env['REDIS_URL'] || undefined;
 }
 
-function serverTarget(target: object): Target {
+function serverTarget(target: object): Endpoints {
   const given = checkObject<ServerTarget>(target, SERVER_OPTIONS, 'a server');
   const { host = '127.0.0.1', path, tls = false } = given;
   const login = checkParts(given);
@@ -80,13 +79,12 @@ function serverTarget(target: object): Target {
     ...login,
     host,
     port,
-    tls: tls !== false,
-    tlsOptions: typeof tls === 'boolean' ? null : tls,
+    tls: typeof tls === 'boolean' ? (tls ? {} : null) : tls,
     label: `${tls === false ? 'redis' : 'rediss'}://${name}:${port}/${login.db}`,
   };
 }
 
-function quorumTarget(target: QuorumTarget): Target {
+function quorumTarget(target: QuorumTarget): Endpoints {
   const given: unknown = target.quorum;
   const other = Object.keys(target).find((key) => key !== 'quorum');
   if (other !== undefined) {
@@ -97,14 +95,11 @@ function quorumTarget(target: QuorumTarget): Target {
     const message = `a quorum is a list of ${QUORUM_MIN} to ${QUORUM_MAX} URLs of independent servers`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  const servers = given.map((url: unknown) => {
-    if (url === undefined || url === null) throw invalid('each server of a quorum must be a URL');
-    if (typeof url !== 'object' || !isServer(url)) return urlTarget(url);
-    const server = serverTarget(url);
-    if (server.tlsOptions === null) return server;
-    throw invalid(
-      'the servers of a quorum share the options of TLS: pass them in the second argument',
-    );
+  const servers = given.map((server: unknown) => {
+    if (server === undefined || server === null) {
+      throw invalid('each server of a quorum must be a URL');
+    }
+    return oneOfSeveral(server, 'a quorum');
   });
   if (servers.some(({ memory }) => memory !== null)) {
     throw invalid('a store in this process (memory:) cannot be a server of a quorum');
@@ -112,12 +107,22 @@ function quorumTarget(target: QuorumTarget): Target {
   const labels = servers.map(({ label }) => label);
   const twice = labels.find((label, i) => labels.indexOf(label) !== i);
   if (twice !== undefined) throw invalid(`a quorum must not name ${twice} twice`);
-  const tls = servers.some((server) => server.tls);
+  const tls = servers.find((server) => server.tls !== null)?.tls ?? null;
   return { ...NOWHERE, tls, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
 }
 
+/** One server of several, which share the options of TLS. */
+function oneOfSeveral(given: unknown, what: string): Endpoints {
+  if (typeof given !== 'object' || given === null || !isServer(given)) return urlTarget(given);
+  const { tls } = given as ServerTarget;
+  if (typeof tls !== 'object') return serverTarget(given);
+  throw invalid(
+    `the servers of ${what} share the options of TLS: pass them in the second argument`,
+  );
+}
+
 /** All seeds must be reachable in the same way: one of them names the other servers. */
-function clusterTarget(given: ClusterTarget): Target {
+function clusterTarget(given: ClusterTarget): Endpoints {
   const [unknown] = Object.keys(given).filter((key) => key !== 'cluster');
   if (unknown !== undefined) {
     throw invalid(
@@ -128,13 +133,13 @@ function clusterTarget(given: ClusterTarget): Target {
     const message = 'a Cluster needs the URLs of some of its servers: { cluster: [urls] }';
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
-  const seeds = given.cluster.map(urlTarget);
-  const [first] = seeds as [Target];
+  const seeds = given.cluster.map((seed) => oneOfSeveral(seed, 'a Cluster'));
+  const [first] = seeds as [Endpoints];
   for (const { host, db, label } of seeds) {
     if (host === null) throw invalid(`a Cluster is reached over TCP, not at ${label}`);
     if (db !== first.db) throw invalid(`one database serves a Cluster, but ${label} has another`);
   }
-  checkAllTls(seeds, first.tls, 'the servers of a Cluster');
+  checkAllTls(seeds, 'the servers of a Cluster');
   return {
     ...first,
     host: null,

@@ -233,7 +233,6 @@ interface Defaults extends LockDefaults {
   readonly connectTimeout: number;
   readonly waitForServer: number;
   readonly clientName: string;
-  readonly serverTimeout: number;
   readonly lingerMax: number;
 }
 
@@ -251,7 +250,6 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
   connectTimeout: 5_000,
   waitForServer: 0,
   clientName: 'holdfast',
-  serverTimeout: 100,
 };
 
 const CONNECT_OPTIONS = [
@@ -301,6 +299,9 @@ export function checkConnectOptions(options: unknown): CheckedOptions {
   const { besideOldCode, ...rest } = given;
   const polling = besideOldCode === undefined ? {} : { besideOldCode: checkPolling(besideOldCode) };
   const checked = { ...DEFAULTS, ...rest, ...polling, label: writeLabel(label) };
+  const { username, password, credentials } = checked;
+  checkLoginParts(username, password, credentials, (part) => `options.${part}`);
+  if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);
@@ -315,13 +316,12 @@ export function checkConnectOptions(options: unknown): CheckedOptions {
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {
     checkWholeNumber(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
   }
-  checkWhole(checked.serverTimeout, 'options.serverTimeout', 1, SERVER_TIMEOUT_MS_MAX);
+  if (checked.serverTimeout !== undefined) {
+    checkWhole(checked.serverTimeout, 'options.serverTimeout', 1, SERVER_TIMEOUT_MS_MAX);
+  }
   if (checked.longestLease !== undefined && checked.longestLease !== 0) {
     checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
   }
-  const { username, password, credentials } = checked;
-  checkLoginParts(username, password, credentials, (part) => `options.${part}`);
-  if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
   checkText(checked.clientName, 'options.clientName');
   if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
     const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;

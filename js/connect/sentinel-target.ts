@@ -3,18 +3,9 @@
 import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { checkLoginParts, type Login } from './credentials.js';
-import {
-  checkAllTls,
-  checkHost,
-  checkLogin,
-  checkParts,
-  invalid,
-  NOWHERE,
-  type Sentinel,
-  type Target,
-  whole,
-} from './parsed-target.js';
+import { checkLogin, type Endpoints, NOWHERE, type Sentinel } from './endpoints.js';
 import type { SentinelAddress, SentinelTarget } from './target.js';
+import { checkAllTls, checkHost, checkParts, invalid, whole } from './target-parts.js';
 import { hrefOf, parse, SERVER_SCHEMES, tcpTarget } from './url-target.js';
 
 const DEFAULT_PORT = 26_379;
@@ -31,7 +22,7 @@ const OPTIONS = [
 ];
 
 /** Reads the Sentinels and the name of their master. @internal */
-export function sentinelTarget(given: object): Target {
+export function sentinelTarget(given: object): Endpoints {
   const target = checkObject<SentinelTarget>(given, OPTIONS, 'a Sentinel target');
   const { sentinels, master } = target;
   if (!Array.isArray(sentinels) || sentinels.length === 0) {
@@ -44,7 +35,7 @@ export function sentinelTarget(given: object): Target {
   const ofSentinels = sentinelLogin(target);
   const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, ofSentinels));
   const [{ host, port, tls }] = all as [Sentinel];
-  checkAllTls(all, tls, 'Sentinels and their master');
+  checkAllTls(all, 'Sentinels and their master');
   for (const each of all) checkLogin(each, `the Sentinel ${each.host}:${each.port}`);
   const which = login.db === 0 ? '' : `, database ${login.db}`;
   return {
@@ -73,7 +64,7 @@ function sentinel(given: unknown, what: string, login: Login): Sentinel {
   const address = checkObject<SentinelAddress>(given, ['host', 'port'], what);
   const { host, port = DEFAULT_PORT } = address;
   checkHost(host, `${what}.host`);
-  return { host, port: whole(port, `${what}.port`, 1, 65_535), tls: false, ...login };
+  return { host, port: whole(port, `${what}.port`, 1, 65_535), tls: null, ...login };
 }
 
 function sentinelOf(text: string, what: string, login: Login): Sentinel {

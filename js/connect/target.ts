@@ -121,10 +121,10 @@ export interface UrlLike {
  */
 export interface ClusterTarget {
   /**
-   * The URLs of some servers of the Cluster; the manager asks these for the others. The login of the first URL, or that
-   * of the options, is used for all servers.
+   * Some servers of the Cluster; the manager asks these for the others. The login of the first, or that of the options, is
+   * used for all servers. If they speak TLS, it has the `tls` of the options.
    */
-  readonly cluster: readonly (string | UrlLike)[];
+  readonly cluster: readonly (string | UrlLike | ServerTarget)[];
 }
 
 /**

@@ -97,12 +97,12 @@ export interface TlsTexts {
 }
 
 /** Whether functions give a part of it. @internal */
-export function asksForTls(tls: TlsOptions | undefined): boolean {
+export function asksForTls(tls: TlsOptions | null): boolean {
   return [tls?.ca, tls?.cert, tls?.key].some((part) => typeof part === 'function');
 }
 
 /** The options of TLS for the core, without what functions give. @internal */
-export function knownTls(given: TlsOptions = {}): TlsTexts {
+export function knownTls(given: TlsOptions): TlsTexts {
   const { ca, cert, key, servername, rejectUnauthorized = true } = given;
   // A certificate is nothing without its key.
   const hasPair = typeof cert !== 'function' && typeof key !== 'function';

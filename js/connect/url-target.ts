@@ -1,8 +1,9 @@
 /** Targets that are URLs: host, port, login, database and parameters. */
 
 import { argumentError } from '../base/errors.js';
-import { checkSockets, DEFAULT_PORT, invalid, NOWHERE, type Target } from './parsed-target.js';
+import { type Endpoints, NOWHERE } from './endpoints.js';
 import type { UrlLike } from './target.js';
+import { checkSockets, DEFAULT_PORT, invalid } from './target-parts.js';
 import { readParameters } from './url-parameters.js';
 
 /** The schemes of servers. @internal */
@@ -10,7 +11,7 @@ export const SERVER_SCHEMES = 'redis://, rediss://, valkey:// or valkeys://';
 const SCHEMES = 'redis://, rediss://, valkey://, valkeys://, unix:// or memory:';
 
 /** Reads the target that a URL names. @internal */
-export function urlTarget(given: unknown): Target {
+export function urlTarget(given: unknown): Endpoints {
   const text = hrefOf(given);
   if (typeof text !== 'string') {
     const kinds =
@@ -62,7 +63,7 @@ export function parse(given: string, complaint: string): URL {
  *
  * @internal
  */
-export function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): Target {
+export function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): Endpoints {
   if (url.hash !== '') {
     throw invalid('the URL of a server has no #fragment; write %23 if it belongs to the password');
   }
@@ -86,7 +87,7 @@ export function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): 
     ...NOWHERE,
     host,
     port,
-    tls,
+    tls: tls ? {} : null,
     username: text(url.username),
     password: /^[^/]*\/\/[^/?#@:]+:@/.test(given) ? '' : text(url.password),
     db,
@@ -94,7 +95,7 @@ export function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): 
   };
 }
 
-function unixTarget(url: URL): Target {
+function unixTarget(url: URL): Endpoints {
   checkSockets();
   if (url.pathname.includes('@')) {
     // The message leaves out what stands before it, which may be a login.
@@ -125,7 +126,7 @@ function unixTarget(url: URL): Target {
   };
 }
 
-function memoryTarget(url: URL): Target {
+function memoryTarget(url: URL): Endpoints {
   if (url.host !== '' || url.search !== '' || url.hash !== '') {
     throw invalid('a store in this process is memory: or memory:name');
   }

@@ -37,6 +37,24 @@ test('the login of the options goes before that of the URL', () => {
   assert.deepEqual(login({ username: 'u', password: 'p' }), ['u', 'p']);
 });
 
+test('the servers of a Cluster may be given by their parts; the first has the login of all', () => {
+  const first = { host: '::1', username: 'user', password: 'secret', tls: true };
+  const { cluster, username, password, tls } = prepare({
+    cluster: [first, 'rediss://b:7', { host: 'c', port: '8', tls: true }],
+  }).options;
+  assert.deepEqual(cluster, ['::1', '6379', 'b', '7', 'c', '8']);
+  assert.deepEqual([username, password, tls], ['user', 'secret', { rejectUnauthorized: true }]);
+  const refused: [object, RegExp][] = [
+    [{ ...first, tls: { ca: '' } }, /servers of a Cluster share the options of TLS: pass them in/],
+    [{ ...first, tls: false }, /servers of a Cluster speak TLS all or none/],
+    [{ path: '/run/redis.sock' }, /a Cluster is reached over TCP/],
+    [{ host: 'a', prot: 5 }, /a server has no option "prot"; did you mean "port"/],
+  ];
+  for (const [server, message] of refused) {
+    assert.throws(() => prepare({ cluster: [server, first] }), { message });
+  }
+});
+
 test('certificates are checked unless the caller says otherwise', () => {
   const tls = (given?: object) => prepare('rediss://127.0.0.1:1', given).options['tls'];
   assert.deepEqual(tls(), { rejectUnauthorized: true });

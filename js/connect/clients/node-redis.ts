@@ -1,19 +1,6 @@
 /** Clients of node-redis 4, 5 and 6: `createClient`, and `createCluster` from 5 on. */
 
-import { isSource } from '../credentials.js';
-import {
-  type Address,
-  bag,
-  clusterOf,
-  type Place,
-  prefixOf,
-  refuse,
-  refuseSet,
-  text,
-  tlsOf,
-  type Unknown,
-  urlOf,
-} from './place.js';
+import { type AddressParts, bag, type ClientParts, text, type Unknown } from './place.js';
 
 /** The options of a socket that are not about TLS. */
 const SOCKET_OPTIONS = [
@@ -30,82 +17,55 @@ const SOCKET_OPTIONS = [
   'timeout',
   'tls',
 ];
-const CLIENT = 'node-redis client';
 
-/** The place that a client of node-redis is connected to; undefined if it is no such client, or hides it. @internal */
-export function readNodeRedis(client: Unknown): Place | undefined {
+/** The parts of a client of node-redis; undefined if it is no such client, or hides them. @internal */
+export function readNodeRedis(client: Unknown): ClientParts | undefined {
   if (typeof client['sendCommand'] !== 'function') return undefined;
-  const nodes = client['_options'];
-  if (typeof nodes === 'object' && nodes !== null && 'rootNodes' in nodes) return cluster(nodes);
-  const options = client['options'];
+  const cluster = bag(client['_options']);
+  if ('rootNodes' in cluster) return clusterParts(cluster);
   // A pool, Sentinels and a cluster of version 4 hide their options.
-  if (typeof client['evalSha'] !== 'function' || typeof options !== 'object') return undefined;
-  return place(bag(options));
-}
-
-function place(options: Unknown): Place {
-  const { address, tls } = addressOf(options);
-  const prefix = prefixOf(options['keyPrefix']);
-  const common = { prefix, ...(tls === undefined ? {} : { tls }) };
-  return { target: urlOf(address), ...common, ...credentialsOf(options) };
-}
-
-function cluster(given: object): Place {
-  const options = given as Unknown;
-  refuseSet(options, ['nodeAddressMap'], 'node-redis cluster');
-  const shared = bag(options['defaults']);
-  const roots = [options['rootNodes']].flat().map((root) => addressOf(bag(root)));
-  const common = addressOf(shared);
-  const tls = common.tls ?? roots[0]?.tls;
-  const nodes = roots.map(({ address }) => address);
-  const prefix = options['keyPrefix'] ?? shared['keyPrefix'];
-  return { ...clusterOf(nodes, common.address, tls, prefix), ...credentialsOf(shared) };
-}
-
-/** The provider of a client's credentials, if it has one of its own. */
-function credentialsOf(options: Unknown): Pick<Place, 'credentials'> {
-  const { credentialsProvider, username, password } = options;
-  if (credentialsProvider === undefined || credentialsProvider === null) return {};
-  // The client itself makes such a provider of a user and a password.
-  const own = bag(credentialsProvider)['type'] === 'async-credentials-provider';
-  if (own && (text(username) ?? text(password)) !== undefined) return {};
-  if (!isSource(credentialsProvider)) {
-    const what = `"credentialsProvider" of the ${CLIENT} is of a kind that holdfast does not know`;
-    throw refuse(what, 'give it a username and a password');
+  if (typeof client['evalSha'] !== 'function' || typeof client['options'] !== 'object') {
+    return undefined;
   }
-  return { credentials: credentialsProvider };
+  const options = bag(client['options']);
+  return {
+    kind: 'node-redis client',
+    server: addressOf(options),
+    keyPrefix: options['keyPrefix'],
+    foreign: {},
+  };
+}
+
+function clusterParts(options: Unknown): ClientParts {
+  const { rootNodes, nodeAddressMap, keyPrefix } = options;
+  const shared = bag(options['defaults']);
+  return {
+    kind: 'node-redis cluster',
+    server: addressOf(shared),
+    nodes: [rootNodes].flat().map((root) => addressOf(bag(root))),
+    keyPrefix: keyPrefix ?? shared['keyPrefix'],
+    foreign: { nodeAddressMap },
+  };
 }
 
 /** The address of a client, which has parsed its `url` already, or of a node of a cluster, which has not. */
-function addressOf(options: Unknown): { address: Address; tls: Place['tls'] } {
+function addressOf(options: Unknown): AddressParts {
+  const { url, username, password, database: db, credentialsProvider } = options;
   const socket = bag(options['socket']);
-  const url = parse(options['url']);
-  const tls = tlsOf(tlsOptions(socket, url?.protocol === 'rediss:'), CLIENT);
-  const address = {
-    host: text(socket['host']) ?? url?.hostname,
-    port: socket['port'] ?? (url?.port || undefined),
-    path: socket['path'],
-    username: text(options['username']) ?? decodeURIComponent(url?.username ?? ''),
-    password: text(options['password']) ?? decodeURIComponent(url?.password ?? ''),
-    db: options['database'],
-    tls: tls !== undefined,
+  const { host, port, path } = socket;
+  const isSecure = socket['tls'] === true || /^rediss:/i.test(`${url}`);
+  const hasText = (text(username) ?? text(password)) !== undefined;
+  // The client itself makes such a provider of a user and a password.
+  const isOwn = hasText && bag(credentialsProvider)['type'] === 'async-credentials-provider';
+  return {
+    ...{ url, host, port, path, username, password, db },
+    credentials: isOwn ? undefined : credentialsProvider,
+    tls: isSecure ? tlsOptions(socket) : undefined,
   };
-  return { address, tls };
 }
 
 /** The options of TLS, which node-redis mixes with those of the socket. */
-function tlsOptions(socket: Unknown, secure: boolean): unknown {
-  if (socket['tls'] !== true && !secure) return undefined;
+function tlsOptions(socket: Unknown): Unknown {
   const other = Object.entries(socket).filter(([key]) => !SOCKET_OPTIONS.includes(key));
   return Object.fromEntries(other);
-}
-
-function parse(url: unknown): URL | undefined {
-  if (typeof url !== 'string') return undefined;
-  try {
-    return new URL(url);
-  } catch {
-    // The message leaves it out: it may have a password.
-    throw refuse(`the url of the ${CLIENT} is none`, 'use redis://host:port');
-  }
 }

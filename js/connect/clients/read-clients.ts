@@ -1,22 +1,35 @@
 /** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
 import { checkTarget } from '../check-target.js';
-import type { CredentialsSource } from '../credentials.js';
 import type { ConnectOptions } from '../options.js';
-import type { ClusterTarget, QuorumTarget, SentinelTarget, ServerTarget } from '../target.js';
+import type { QuorumTarget } from '../target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { readNodeRedis3 } from './node-redis3.js';
-import { bag, type Place, prefixOf, refuse } from './place.js';
+import { bag, type Place, placeOf, prefixOf, refuse } from './place.js';
 
 /** The arguments of `connect`. @internal */
 export interface Whereabouts {
-  readonly target: string | ClusterTarget | SentinelTarget | QuorumTarget;
+  readonly target: string | QuorumTarget | Place['target'];
   readonly options: ConnectOptions;
 }
 
 const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
+
+/** The methods that all clients of one library have: ioredis, node-redis, and libraries whose clients tell nothing. */
+const METHODS = ['defineCommand', 'sendCommand', 'send_command', 'customCommand'];
+
+/**
+ * Whether `value` is the client of a Redis library. To be asked first: a client has a method for each command, and so
+ * one that is called `cluster`.
+ *
+ * @internal
+ */
+export function isClient(value: unknown): boolean {
+  const client = bag(value);
+  return METHODS.some((method) => typeof client[method] === 'function');
+}
 
 /**
  * The target of one client is its server, its Sentinels' master or its Cluster; three or more are a quorum.
@@ -28,37 +41,28 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
   if (clients.length > 0 && clients.every(isMock)) return inMemory(clients[0]);
   const places = clients.map((client, i) => readClient(client, `client ${i + 1}`));
   const [first] = places as [Place];
-  const options = {
-    prefix: first.prefix,
-    ...(first.tls === undefined ? {} : { tls: first.tls }),
-  };
-  if (clients.length === 1) {
-    const { target, credentials } = first;
-    return {
-      target,
-      options: { ...options, ...(credentials === undefined ? {} : { credentials }) },
-    };
-  }
+  if (places.length === 1) return first;
   if (clients.length < QUORUM_MIN || clients.length > QUORUM_MAX) {
-    const why = clients.length === 2 ? 'two stop when one of them does' : 'more are slow';
+    const why = clients.length > QUORUM_MAX ? 'more are slow' : 'two stop when one of them does';
     const what = `a quorum is ${QUORUM_MIN} to ${QUORUM_MAX} servers (${why}), got ${clients.length} clients`;
     throw refuse(what, 'pass one client, or three');
   }
-  const servers = places.map(({ target, prefix, tls, credentials }, i) => {
+  const { prefix, tls } = first.options;
+  const servers = places.map(({ target, options }, i) => {
     const which = `client ${i + 1} of ${places.length}`;
-    if (typeof target !== 'string') {
+    if ('cluster' in target || 'sentinels' in target) {
       throw refuse(`${which} is not that of a single server`, 'a quorum is of single servers');
     }
-    if (prefix !== first.prefix) {
+    if (options.prefix !== prefix) {
       throw refuse(`${which} has another keyPrefix than the first`, 'give all of them one');
     }
-    if (JSON.stringify(tls) !== JSON.stringify(first.tls)) {
+    if (JSON.stringify(options.tls) !== JSON.stringify(tls)) {
       throw refuse(`${which} has another "tls" than the first`, 'give all of them one');
     }
-    return credentials === undefined ? target : serverOf(target, credentials);
+    return target;
   });
   // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
-  return { target: { quorum: servers }, options: { ...options, longestLease: 0 } };
+  return { target: { quorum: servers }, options: { ...first.options, longestLease: 0 } };
 }
 
 /** Whether it is a client of ioredis-mock, which keeps its data in this process. @internal */
@@ -82,13 +86,6 @@ function inMemory(mock: unknown): Whereabouts {
 }
 
 let isWarned = false;
-
-/** The server of a URL, with these credentials. */
-function serverOf(url: string, credentials: CredentialsSource): ServerTarget {
-  const { host, port, path, db, tls } = checkTarget(url);
-  const address = host === null ? { path: path ?? '' } : { host, port, tls };
-  return { ...address, db, credentials };
-}
 
 /** The largest database that the fork selects; any other value counts as 0. */
 const FORK_DB_MAX = 15;
@@ -116,8 +113,8 @@ export function checkDatabase(clients: readonly unknown[], given: unknown): void
 /** Reads one client; `who` is its name in the error. @internal */
 export function readClient(given: unknown, who: string): Place {
   const client = bag(given);
-  const place = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
-  if (place !== undefined) return place;
+  const parts = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
+  if (parts !== undefined) return placeOf(parts);
   const what = `${who} does not reveal the address of its server`;
   throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
 }

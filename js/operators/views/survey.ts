@@ -1,7 +1,8 @@
 /** Surveys of servers: for the command line, not for services. */
 
-import { prepare, startable } from '../../connect/connect.js';
+import { startable } from '../../connect/connect.js';
 import type { ConnectOptions } from '../../connect/options.js';
+import { prepare } from '../../connect/prepare.js';
 import type { ConnectTarget } from '../../connect/target.js';
 import { toError } from '../../lock/outcome.js';
 import { operations } from '../../native/operations.js';
