@@ -27,7 +27,7 @@ export type {
   Credentials,
   CredentialsSource,
   LoginText,
-} from './connect/credentials.js';
+} from './connect/login.js';
 export type { BesideOldCode, ConnectOptions } from './connect/options.js';
 export type {
   ClusterTarget,

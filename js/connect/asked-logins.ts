@@ -7,7 +7,7 @@ import type {
   CredentialsSource,
   Login,
   LoginText,
-} from './credentials.js';
+} from './login.js';
 import { asksForTls, givenTls, type TlsOptions, type TlsTexts } from './tls.js';
 
 /** The answer to the core's question. */

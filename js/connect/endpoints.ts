@@ -1,6 +1,6 @@
 /** Where locks live, in one form, whichever the target was given in: addresses, logins, TLS and a database. */
 
-import { type Login, NO_LOGIN } from './credentials.js';
+import { type Login, NO_LOGIN } from './login.js';
 import type { CheckedOptions } from './options.js';
 import { invalid } from './target-parts.js';
 import type { TlsOptions } from './tls.js';

@@ -21,7 +21,7 @@ import {
   TTL_MS_MAX,
   TTL_MS_MIN,
 } from '../lock/times.js';
-import { type CredentialsSource, checkLoginParts, type LoginText } from './credentials.js';
+import { type CredentialsSource, checkLoginParts, type LoginText } from './login.js';
 import { checkTls, type TlsOptions } from './tls.js';
 
 /**

@@ -2,8 +2,8 @@
 
 import { checkObject, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { checkLoginParts, type Login } from './credentials.js';
 import { checkLogin, type Endpoints, NOWHERE, type Sentinel } from './endpoints.js';
+import { checkLoginParts, type Login } from './login.js';
 import type { SentinelAddress, SentinelTarget } from './target.js';
 import { checkAllTls, checkHost, checkParts, invalid, whole } from './target-parts.js';
 import { hrefOf, parse, SERVER_SCHEMES, tcpTarget } from './url-target.js';

@@ -2,7 +2,7 @@
 
 import { checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { checkLoginParts, type Login } from './credentials.js';
+import { checkLoginParts, type Login } from './login.js';
 import type { TlsOptions } from './tls.js';
 
 /** The port of a server. @internal */

@@ -1,6 +1,6 @@
 /** Where locks live: the forms of the first argument of `connect`. */
 
-import type { CredentialsSource, LoginText } from './credentials.js';
+import type { CredentialsSource, LoginText } from './login.js';
 import type { TlsOptions } from './tls.js';
 
 /**

@@ -1,7 +1,7 @@
 /** Makes the arguments of `connect` of the parts that the client of another library has. */
 
 import { argumentError } from '../../base/errors.js';
-import { type CredentialsSource, isSource } from '../credentials.js';
+import { type CredentialsSource, isSource } from '../login.js';
 import type { ClusterTarget, SentinelTarget, ServerTarget } from '../target.js';
 import type { TlsOptions } from '../tls.js';
 

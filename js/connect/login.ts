@@ -1,4 +1,4 @@
-/** Logins: texts, functions that give them, and providers of node-redis. */
+/** Logins: texts, functions that give them, and providers of node-redis. `asked-logins.ts` asks these. */
 
 import { checkSecret, checkText } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
