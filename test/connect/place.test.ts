@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cluster, type ClusterNode } from 'ioredis';
+import { Cluster, type ClusterNode, Redis } from 'ioredis';
 import { createCluster } from 'redis';
 
 // It is internal: it is reached by path, past the package's exports.
@@ -35,6 +35,22 @@ test('a Cluster of ioredis: the login and the TLS of all nodes, or else those of
   assert.deepEqual(parts(node), [undefined, 'p', { ...checked, ca: 'own' }]);
   const shared = { password: 'q', tls: { ca: 'all' } };
   assert.deepEqual(parts(node, shared), [undefined, 'q', { ...checked, ca: 'all' }]);
+});
+
+test('Sentinels of ioredis: TLS with them and the master, as the client speaks it, or with none', () => {
+  const given = { ...LAZY, sentinels: [{ host: 'a' }], name: 'm' };
+  const tlsOf = (options: object) => read(new Redis({ ...given, ...options }))['tls'];
+  const [tls, sentinelTLS, enableTLSForSentinelMode] = [{ ca: 'own' }, { ca: 'own' }, true];
+  const both = { tls, sentinelTLS, enableTLSForSentinelMode };
+  assert.deepEqual(tlsOf(both), { ca: 'own', rejectUnauthorized: true });
+  assert.equal(tlsOf({ enableTLSForSentinelMode }), undefined);
+  const either = /speaks TLS either with the Sentinels or with the master/;
+  assert.throws(() => tlsOf({ sentinelTLS }), either);
+  assert.throws(() => tlsOf({ tls, enableTLSForSentinelMode }), either);
+  const none = /has "tls", but speaks none without "enableTLSForSentinelMode"; set both/;
+  assert.throws(() => tlsOf({ tls }), none);
+  assert.throws(() => tlsOf({ tls, sentinelTLS }), none);
+  assert.throws(() => tlsOf({ ...both, sentinelTLS: {} }), /"sentinelTLS" .* is not its "tls"/);
 });
 
 test('a cluster of node-redis: its login and TLS', () => {

@@ -18,27 +18,25 @@ export function readIoredis(client: Unknown): ClientParts | undefined {
   const { host, port, path, username, password, tls, keyPrefix, Connector, natMap } = options;
   // `condition` has the database that `select` has chosen since.
   const db = bag(client['condition'])['select'] ?? options['db'];
-  const parts = {
+  return {
     kind: 'ioredis client',
     server: { host, port, path, username, password, db, tls },
+    ...(Array.isArray(options['sentinels']) ? { sentinels: sentinels(options) } : {}),
     keyPrefix,
     foreign: { Connector, natMap },
   };
-  return Array.isArray(options['sentinels'])
-    ? { ...parts, sentinels: sentinels(options['sentinels'], options) }
-    : parts;
 }
 
-function sentinels(nodes: readonly unknown[], options: Unknown): SentinelParts {
-  const { name: master, role, sentinelUsername, sentinelPassword } = options;
-  const { enableTLSForSentinelMode, sentinelTLS } = options;
+function sentinels(options: Unknown): SentinelParts {
+  const { name: master, role, sentinelUsername, sentinelPassword, sentinelTLS } = options;
   return {
-    nodes: nodes.map(bag),
+    nodes: [options['sentinels']].flat().map(bag),
     master,
     role,
     username: sentinelUsername,
     password: sentinelPassword,
-    tls: enableTLSForSentinelMode === true ? (sentinelTLS ?? {}) : undefined,
+    tls: sentinelTLS,
+    masterHasTls: options['enableTLSForSentinelMode'] === true,
   };
 }
 

@@ -29,6 +29,8 @@ export interface SentinelParts extends Pick<AddressParts, 'username' | 'password
   readonly nodes: readonly AddressParts[];
   readonly master: unknown;
   readonly role: unknown;
+  /** Whether the client speaks TLS with the master if it has options for that. */
+  readonly masterHasTls: boolean;
 }
 
 /** The connection of a client, as the client has it: `placeOf` checks it. @internal */
@@ -136,12 +138,16 @@ function clusterOf(
 
 /** Throws unless the client finds the master, and speaks TLS with all or none. */
 function checkSentinels(
-  { role, tls }: SentinelParts,
+  { role, tls, masterHasTls }: SentinelParts,
   ofMaster: TlsOptions | undefined,
   kind: string,
-) {
+): void {
   if (role === 'slave') {
     throw refuse(`the ${kind} is for replicas ("role")`, 'locks are kept on the master');
+  }
+  if (ofMaster !== undefined && !masterHasTls) {
+    const what = `the ${kind} has "tls", but speaks none without "enableTLSForSentinelMode"`;
+    throw refuse(what, 'set both, or none');
   }
   const own = tlsOf(tls, kind);
   if ((own === undefined) !== (ofMaster === undefined)) {

@@ -197,8 +197,7 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
   [
     'TLS with the Sentinels alone',
     () => {
-      const tls = { enableTLSForSentinelMode: true };
-      return new Redis({ ...lazy, sentinels: [{ host: 'a' }], name: 'm', ...tls });
+      return new Redis({ ...lazy, sentinels: [{ host: 'a' }], name: 'm', sentinelTLS: {} });
     },
     /TLS either with the Sentinels or with the master/,
   ],
