@@ -1,10 +1,10 @@
 //! Replies and pushes of a hostile or broken server.
 
-use super::{
-    Deliver, Directory, cluster, link, persistence, query, sentinel, subscriber, values, wire,
-};
+use super::query::{self, inspection};
+use super::{Directory, persistence, sentinel, slots, subscriber, values, wire};
 use crate::protocol::query::Page;
 use crate::protocol::{Failure, Refusal, Script};
+use crate::server::Deliver;
 use redis::{Parser, Value};
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ pub fn replies(data: &[u8]) {
         }
         judge(sentinel::read_address(value));
         let directory = Directory::default();
-        let _slots = cluster::read_slots(value, "asked");
+        let _slots = slots::read_slots(value, "asked");
         judge(query::read_scan(value.clone()));
-        query::add(&mut Page::default(), "key", value.clone());
+        inspection::add(&mut Page::default(), "key", value.clone());
         if let Value::ServerError(error) = value {
             refuse(error.code(), error.details().unwrap_or_default(), &directory);
         }
@@ -52,7 +52,7 @@ fn parse(data: &[u8]) -> Vec<Value> {
 }
 
 fn push(push: &Value) {
-    let _told = link::pushed(push);
+    let _told = wire::pushed(push);
     let _successor = sentinel::successor(push, "mymaster");
     let nobody: Deliver = Arc::new(|_| {});
     subscriber::overhear(push.clone(), &nobody);
@@ -61,7 +61,7 @@ fn push(push: &Value) {
 fn refuse(code: &str, detail: &str, directory: &Directory) {
     let mut failure =
         Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() });
-    cluster::redirect(&mut failure, "asked", directory);
+    directory.redirect(&mut failure, "asked");
 }
 
 fn judge<T>(answer: Result<T, Failure>) {

@@ -3,9 +3,10 @@
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
+use super::redis::query::inspection;
 pub(crate) use super::redis::wire::{Plain, taken};
-use super::redis::{Command, Dialect, query, wire};
-use super::{Clock, Deliver, Endpoint, Incoming, Item, Welcome};
+use super::redis::{Command, Dialect, wire};
+use super::{Clock, Deliver, Incoming, Item, Welcome};
 use crate::machine::{Denied, ServerProbe};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{Call, Counters, Failure, Message, Mono, Reply, Script, ServerTime};
@@ -56,11 +57,12 @@ impl MemoryStore {
         &self.clock
     }
 
-    pub(super) fn connect(&self, endpoint: &Endpoint, deliver: Deliver) -> (Connection, Welcome) {
+    /// Opens a connection that is subscribed to `channels`.
+    pub(super) fn connect(&self, channels: &[Arc<str>], deliver: Deliver) -> (Connection, Welcome) {
         let mut server = access(&self.server);
         server.last_listener += 1;
         let listener = server.last_listener;
-        for channel in &endpoint.channels {
+        for channel in channels {
             server.store.subscribe(listener, channel);
         }
         server.listeners.insert(listener, deliver);
@@ -176,10 +178,10 @@ impl Connection {
             page.cursor = keys.last().cloned().unwrap_or_default();
         }
         for key in keys {
-            let command = query::call(&key, question.whole_key, true);
+            let command = inspection::call(&key, question.whole_key, true);
             let (keys, args) = command.keys_and_arguments();
-            let answer = server.store.eval(time, query::source(), &keys, &args);
-            query::add(&mut page, &key, answer);
+            let answer = server.store.eval(time, inspection::source(), &keys, &args);
+            inspection::add(&mut page, &key, answer);
         }
         page
     }

@@ -1,7 +1,6 @@
 //! Which servers hold the locks of a manager, and how to reach them.
 
-use super::redis::{Replicas, Sentinels, Tls};
-use super::{Clock, Credentials, MemoryStore};
+use super::{Clock, Credentials, MemoryStore, Tls};
 use crate::machine::Settings;
 use std::fmt;
 use std::sync::Arc;
@@ -59,6 +58,42 @@ pub enum Address {
         /// Its path.
         path: String,
     },
+}
+
+/// The processes that monitor a master and its replicas, and promote a replica when the master fails.
+#[derive(Clone, Debug)]
+pub struct Sentinels {
+    /// The Sentinels' name for the master.
+    pub master: String,
+    /// The addresses of the Sentinels.
+    pub all: Vec<Sentinel>,
+}
+
+/// One Sentinel and how to log in to it.
+#[derive(Clone, Debug)]
+pub struct Sentinel {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What connections to it log in with.
+    pub credentials: Credentials,
+}
+
+/// The replicas that must have a grant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Replicas {
+    /// This number of replicas.
+    AtLeast(u32),
+    /// With the primary, more than half of all servers that were ever seen, and at least one replica.
+    Majority,
+}
+
+impl Endpoint {
+    /// A single server. Its shard channels have a connection of their own.
+    pub(super) fn server(&self, host: String, port: u16) -> Self {
+        Self { address: Address::Tcp { host, port }, ..self.clone() }
+    }
 }
 
 impl Address {

@@ -5,6 +5,7 @@ use super::sorted_set::SortedSet;
 use crate::protocol::ServerTime;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Fields and their values.
 pub(super) type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -226,6 +227,15 @@ impl Keyspace {
         self.entries.retain(|_, entry| !entry.is_over(now_ms));
         self.sweep_at = SWEEP_FROM.max(self.entries.len() * 2);
     }
+}
+
+/// The keyspace, shared with running scripts.
+pub(super) type Shared = Arc<Mutex<Keyspace>>;
+
+/// One thread at a time runs a script, so this never waits. A panic elsewhere leaves only whole commands
+/// behind, so poison is ignored.
+pub(super) fn access(keyspace: &Mutex<Keyspace>) -> MutexGuard<'_, Keyspace> {
+    keyspace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -27,13 +27,9 @@ pub(crate) use keyspace::Entries;
 
 use crate::protocol::ServerTime;
 use commands::Caller;
-use keyspace::Keyspace;
+use keyspace::{Keyspace, Shared, access};
 use lua::Engine;
 use redis::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The keyspace, shared with running scripts.
-type Shared = Arc<Mutex<Keyspace>>;
 
 /// An in-process keyspace that runs scripts as a Redis server would. Its replies have the shapes of RESP2,
 /// which scripts get too.
@@ -125,10 +121,4 @@ impl Store {
     pub(crate) fn restore(&self, entries: Entries) {
         access(&self.keyspace).restore(entries);
     }
-}
-
-/// One thread at a time runs a script, so this never waits. A panic elsewhere leaves only whole commands
-/// behind, so poison is ignored.
-fn access(keyspace: &Mutex<Keyspace>) -> MutexGuard<'_, Keyspace> {
-    keyspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

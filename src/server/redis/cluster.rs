@@ -3,24 +3,16 @@
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
 use super::dialogue::{Dialogue, in_time};
-use super::directory::Name;
 use super::handshake::{self, Purpose};
 use super::link::{Link, Origin};
-use super::{Address, Deliver, Directory, Endpoint, Welcome, naming, race, shard_channels, wire};
+use super::slots::{Name, Slots, read_slots};
+use super::{Directory, race, shard_channels, wire};
 use crate::machine::{NodeId, Routes};
 use crate::protocol::Failure;
-use redis::Value;
-use std::collections::BTreeSet;
+use crate::server::{Address, Deliver, Endpoint, Welcome, events::naming};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-
-impl Endpoint {
-    /// A single server. Its shard channels have a connection of their own.
-    pub(super) fn server(&self, host: String, port: u16) -> Self {
-        Self { address: Address::Tcp { host, port }, ..self.clone() }
-    }
-}
 
 /// The servers that have slots, ordered by name.
 pub(super) async fn primaries(
@@ -76,7 +68,9 @@ async fn ask_in_turn(
     accept: impl Fn(Slots) -> Result<Routes, Failure>,
 ) -> Result<Routes, Vec<(Name, Failure)>> {
     // Otherwise all managers would ask the same server.
-    let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
+    let first = usize::try_from(uuid::Uuid::new_v4().as_u64_pair().0)
+        .unwrap_or(0)
+        .checked_rem(servers.len());
     servers.rotate_left(first.unwrap_or(0));
     let questions = servers.into_iter().map(|name| {
         let server = endpoint.server(name.0.clone(), name.1);
@@ -104,44 +98,6 @@ async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> 
         .ok_or_else(|| Failure::Lost("it names no server that has slots".to_owned()))
 }
 
-/// A server's answer to CLUSTER SLOTS.
-#[derive(Debug, Default)]
-pub(super) struct Slots {
-    /// First slot, last slot and primary of each range.
-    pub(super) ranges: Vec<(u16, u16, Name)>,
-    /// The node ids of the servers with slots and of their replicas.
-    pub(super) ids: BTreeSet<String>,
-}
-
-/// Reads `[first, last, [host, port, id, …], replica, …]` of every range. A server that does not know its own
-/// address omits the host.
-pub(super) fn read_slots(answer: &Value, asked: &str) -> Option<Slots> {
-    let Value::Array(ranges) = answer else { return None };
-    let mut slots = Slots::default();
-    for range in ranges {
-        let Value::Array(range) = range else { return None };
-        let [Value::Int(first), Value::Int(last), servers @ ..] = range.as_slice() else {
-            return None;
-        };
-        let Some(Value::Array(primary)) = servers.first() else { return None };
-        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
-        let host = match host {
-            Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
-            _ => asked,
-        };
-        let name = (host.to_owned(), u16::try_from(*port).ok()?);
-        slots.ranges.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, name));
-        slots.ids.extend(servers.iter().filter_map(read_id));
-    }
-    Some(slots)
-}
-
-fn read_id(server: &Value) -> Option<String> {
-    let Value::Array(server) = server else { return None };
-    let Value::BulkString(id) = server.get(2)? else { return None };
-    String::from_utf8(id.clone()).ok()
-}
-
 /// Connects to the server `node`. Its shard channels have a connection of their own, which ends with it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
@@ -162,89 +118,4 @@ pub(super) async fn connect(
     let directory = Arc::clone(directory);
     link.set_origin((host.clone(), port), Origin { host, directory });
     Ok((link, welcome))
-}
-
-/// Reads `MOVED 3999 host:port` and `ASK 3999 host:port`.
-pub(super) fn redirect(failure: &mut Failure, asked: &str, directory: &Directory) {
-    let Failure::Refused(refusal) = failure else { return };
-    let moved = refusal.code == "MOVED";
-    if !moved && refusal.code != "ASK" {
-        return;
-    }
-    let address = refusal.detail.split(' ').nth(1).and_then(|address| address.rsplit_once(':'));
-    let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else { return };
-    let host = if host.is_empty() { asked } else { host };
-    let Some(node) = directory.node(host, port) else { return };
-    *failure = if moved { Failure::Moved(node) } else { Failure::Moving(node) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::error::Refusal;
-
-    fn bulk(text: &str) -> Value {
-        Value::BulkString(text.as_bytes().to_vec())
-    }
-
-    fn server(host: &str, id: &str) -> Value {
-        Value::Array(vec![bulk(host), Value::Int(7000), bulk(id)])
-    }
-
-    /// The slots of a Cluster in which one server has all of them.
-    fn slots(servers: Vec<Value>) -> Slots {
-        let range = [vec![Value::Int(0), Value::Int(16_383)], servers].concat();
-        read_slots(&Value::Array(vec![Value::Array(range)]), "10.0.0.9").unwrap()
-    }
-
-    #[test]
-    fn a_redirection_names_a_server() {
-        let directory = Directory::default();
-        let node = directory.node("10.0.0.1", 7000).unwrap();
-        let read = |code: &str, detail: &str| {
-            let refusal = Refusal { code: code.to_owned(), detail: detail.to_owned() };
-            let mut failure = Failure::Refused(refusal);
-            redirect(&mut failure, "10.0.0.1", &directory);
-            failure
-        };
-        assert_eq!(read("MOVED", "3999 10.0.0.1:7000"), Failure::Moved(node));
-        assert_eq!(read("ASK", "3999 :7000"), Failure::Moving(node));
-        assert_eq!(read("MOVED", "3999 ::1:7001"), Failure::Moved(NodeId(1)));
-        assert!(matches!(read("MOVED", "3999"), Failure::Refused(_)));
-        assert!(matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)));
-    }
-
-    #[test]
-    fn a_number_is_never_given_to_two_servers() {
-        let directory = Directory::default();
-        directory.access().names =
-            (0..=u16::MAX).map(|number| (format!("server-{number}"), 6379)).collect();
-        assert_eq!(directory.node("server-65535", 6379), Some(NodeId(u16::MAX)));
-        assert_eq!(directory.node("another", 6379), None);
-        assert!(directory.accept(slots(vec![server("another", "a")]), false).is_err());
-    }
-
-    #[test]
-    fn a_server_without_slots_is_not_asked_for_them() {
-        let directory = Directory::default();
-        directory
-            .accept(slots(vec![server("10.0.0.1", "a"), server("10.0.0.2", "b")]), false)
-            .unwrap();
-        assert_eq!(directory.members(), [("10.0.0.1".to_owned(), 7000)]);
-        // The first server has failed, and its replica has taken over.
-        let routes = directory.accept(slots(vec![server("10.0.0.2", "b")]), true).unwrap();
-        assert_eq!(directory.members(), [("10.0.0.2".to_owned(), 7000)]);
-        assert_eq!(routes.nodes(), [NodeId(1)]);
-    }
-
-    #[test]
-    fn another_cluster_at_the_address_of_a_member_is_not_believed() {
-        let directory = Directory::default();
-        directory.accept(slots(vec![server("", "a")]), false).unwrap();
-        assert_eq!(directory.members(), [("10.0.0.9".to_owned(), 7000)]);
-        let other = || slots(vec![server("10.0.0.9", "x"), server("10.0.0.8", "y")]);
-        assert!(directory.accept(other(), true).is_err());
-        // If no member answers, the configured seeds are believed.
-        assert!(directory.accept(other(), false).is_ok());
-    }
 }

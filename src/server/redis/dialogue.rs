@@ -5,12 +5,13 @@ use super::descriptors::explained;
 use super::frames::Frames;
 use super::stream::{Parts, Stream};
 use super::tls::NO_TLS_HINT;
-use super::{Address, Endpoint, values, wire};
+use super::{values, wire};
 use crate::protocol::Failure;
-use crate::server::{Login, Resp};
+use crate::server::{Address, Endpoint, Login, Resp};
 use redis::{Cmd, Pipeline, PushKind, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::rustls::ClientConnection;
 
@@ -60,6 +61,15 @@ impl Dialogue {
             None => return Err(refused),
         }
         dialogue.introduce(endpoint).await?;
+        Ok(dialogue)
+    }
+
+    /// A connection to the database of a server.
+    pub(super) async fn open_database(server: &Endpoint) -> Result<Self, Failure> {
+        let mut dialogue = Self::open(server).await?;
+        if server.db != 0 {
+            dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
+        }
         Ok(dialogue)
     }
 
@@ -258,4 +268,13 @@ pub(super) async fn in_time<T>(
         };
         Err(Failure::Lost(format!("no connection within {} ms{hint}", limit.as_millis())))
     })
+}
+
+/// Waits for a reply up to a timeout: the server may have stopped.
+pub(super) async fn answer_in<T>(
+    patience: Duration,
+    reply: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let silence = |_| Failure::Lost(format!("no answer within {} ms", patience.as_millis()));
+    tokio::time::timeout(patience, reply).await.map_err(silence)?
 }

@@ -1,14 +1,11 @@
 //! A manager's knowledge of its servers, kept between connections.
 
-use super::cluster::Slots;
+use super::slots::{Name, Slots};
 use crate::machine::{NodeId, Routes};
 use crate::protocol::Failure;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A host and a port, as servers and Sentinels name them.
-pub(super) type Name = (String, u16);
 
 /// The knowledge that outlives a connection.
 #[derive(Debug, Default)]
@@ -22,9 +19,9 @@ pub(crate) struct Directory {
 
 /// The known servers of a Cluster.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+struct Known {
     /// Indexed by node number. No number is used for another server.
-    pub(super) names: Vec<Name>,
+    names: Vec<Name>,
     /// The servers that had slots by the last answer.
     members: Vec<Name>,
     /// The node ids of the members and their replicas, at any address.
@@ -77,6 +74,23 @@ impl Directory {
         Ok(Routes::new(&ranges))
     }
 
+    /// Replaces `MOVED 3999 host:port` and `ASK 3999 host:port` by the number of the server. `asked` has sent it, and may
+    /// omit its own host.
+    pub(super) fn redirect(&self, failure: &mut Failure, asked: &str) {
+        let Failure::Refused(refusal) = failure else { return };
+        let moved = refusal.code == "MOVED";
+        if !moved && refusal.code != "ASK" {
+            return;
+        }
+        let address = refusal.detail.split(' ').nth(1).and_then(|address| address.rsplit_once(':'));
+        let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else {
+            return;
+        };
+        let host = if host.is_empty() { asked } else { host };
+        let Some(node) = self.node(host, port) else { return };
+        *failure = if moved { Failure::Moved(node) } else { Failure::Moving(node) };
+    }
+
     /// The master that Sentinels named when the manager last connected.
     pub(super) fn master(&self) -> Option<Name> {
         self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -97,7 +111,80 @@ impl Directory {
     }
 
     /// A panic elsewhere leaves only whole entries behind, so poison is ignored.
-    pub(super) fn access(&self) -> MutexGuard<'_, Known> {
+    fn access(&self) -> MutexGuard<'_, Known> {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::read_slots;
+    use super::*;
+    use crate::protocol::Refusal;
+    use redis::Value;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn server(host: &str, id: &str) -> Value {
+        Value::Array(vec![bulk(host), Value::Int(7000), bulk(id)])
+    }
+
+    /// The slots of a Cluster in which one server has all of them.
+    fn slots(servers: Vec<Value>) -> Slots {
+        let range = [vec![Value::Int(0), Value::Int(16_383)], servers].concat();
+        read_slots(&Value::Array(vec![Value::Array(range)]), "10.0.0.9").unwrap()
+    }
+
+    #[test]
+    fn a_redirection_names_a_server() {
+        let directory = Directory::default();
+        let node = directory.node("10.0.0.1", 7000).unwrap();
+        let read = |code: &str, detail: &str| {
+            let refusal = Refusal { code: code.to_owned(), detail: detail.to_owned() };
+            let mut failure = Failure::Refused(refusal);
+            directory.redirect(&mut failure, "10.0.0.1");
+            failure
+        };
+        assert_eq!(read("MOVED", "3999 10.0.0.1:7000"), Failure::Moved(node));
+        assert_eq!(read("ASK", "3999 :7000"), Failure::Moving(node));
+        assert_eq!(read("MOVED", "3999 ::1:7001"), Failure::Moved(NodeId(1)));
+        assert!(matches!(read("MOVED", "3999"), Failure::Refused(_)));
+        assert!(matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)));
+    }
+
+    #[test]
+    fn a_number_is_never_given_to_two_servers() {
+        let directory = Directory::default();
+        directory.access().names =
+            (0..=u16::MAX).map(|number| (format!("server-{number}"), 6379)).collect();
+        assert_eq!(directory.node("server-65535", 6379), Some(NodeId(u16::MAX)));
+        assert_eq!(directory.node("another", 6379), None);
+        assert!(directory.accept(slots(vec![server("another", "a")]), false).is_err());
+    }
+
+    #[test]
+    fn a_server_without_slots_is_not_asked_for_them() {
+        let directory = Directory::default();
+        directory
+            .accept(slots(vec![server("10.0.0.1", "a"), server("10.0.0.2", "b")]), false)
+            .unwrap();
+        assert_eq!(directory.members(), [("10.0.0.1".to_owned(), 7000)]);
+        // The first server has failed, and its replica has taken over.
+        let routes = directory.accept(slots(vec![server("10.0.0.2", "b")]), true).unwrap();
+        assert_eq!(directory.members(), [("10.0.0.2".to_owned(), 7000)]);
+        assert_eq!(routes.nodes(), [NodeId(1)]);
+    }
+
+    #[test]
+    fn another_cluster_at_the_address_of_a_member_is_not_believed() {
+        let directory = Directory::default();
+        directory.accept(slots(vec![server("", "a")]), false).unwrap();
+        assert_eq!(directory.members(), [("10.0.0.9".to_owned(), 7000)]);
+        let other = || slots(vec![server("10.0.0.9", "x"), server("10.0.0.8", "y")]);
+        assert!(directory.accept(other(), true).is_err());
+        // If no member answers, the configured seeds are believed.
+        assert!(directory.accept(other(), false).is_ok());
     }
 }

@@ -1,16 +1,16 @@
 //! The first exchange on a new connection, on the runtime: introduction, questions, subscriptions.
 
-use super::dialect::{self, Delete, Dialect};
+use super::dialect::{Delete, Dialect};
 use super::dialogue::{Dialogue, in_time};
-use super::link::{Link, pushed};
+use super::link::Link;
 use super::probe::needed;
 use super::replicas::ReplicaAcker;
 use super::subscriber::Subscriber;
-use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, renewal, wire};
+use super::{Directory, messages, persistence, renewal, rights, wire};
 use crate::machine::{Denied, Risk, ServerProbe};
 use crate::protocol::message::FREE_CHANNELS;
 use crate::protocol::{Counters, Failure, Refusal, Script};
-use crate::server::{Abilities, Credentials, Login, Resp};
+use crate::server::{Abilities, Credentials, Deliver, Endpoint, Incoming, Login, Resp, Welcome};
 use redis::{Pipeline, Value};
 use std::io;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ async fn shake_hands(
     let login = dialogue.login();
     let (socket, tls, frames, pushes) = dialogue.into_parts();
     let socket = socket.try_into().map_err(|error: io::Error| Failure::Lost(error.to_string()))?;
-    let early = pushes.iter().filter_map(pushed).collect();
+    let early = pushes.iter().filter_map(wire::pushed).map(Incoming::Message).collect();
     let mut link = Link::new(socket, tls, frames, early, acker, dialect);
     // Nothing is awaited from here on: what the tasks deliver must come after this connection.
     if let Credentials::Asked(_) = endpoint.credentials {
@@ -106,7 +106,7 @@ async fn introduce(
         }
         _ => failure,
     })?;
-    Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
+    Ok((probe, risks, answers.first().map_or(Delete::Script, wire::native_delete)))
 }
 
 /// The dialect that the server allows, and what it denies. Fails if one of its scripts could end after its first write.
@@ -125,8 +125,8 @@ async fn settle(
         Purpose::Quorum { .. } => Some(FREE_CHANNELS),
         Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
     };
-    let answers = dialogue.ask(&dialect::question(wanted, channel)).await?;
-    let (dialect, denied, refused) = dialect::answered(wanted, answers)?;
+    let answers = dialogue.ask(&rights::question(wanted, channel)).await?;
+    let (dialect, denied, refused) = rights::answered(wanted, answers)?;
     let scripts = match purpose {
         Purpose::Quorum { .. } => &Script::OF_QUORUMS[..],
         Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,

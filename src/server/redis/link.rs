@@ -3,17 +3,17 @@
 
 use super::command::Command;
 use super::dialect::Dialect;
-use super::directory::Name;
 use super::frames::Frames;
 use super::replicas::ReplicaAcker;
+use super::slots::Name;
 use super::socket::Socket;
 use super::subscriber::Subscription;
 use super::together::{Apart, Callers, Sending, Together};
-use super::{Directory, Incoming, Item, cluster, tls, values, wire};
+use super::{Directory, tls, values, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply, Script, Token};
-use crate::server::Login;
+use crate::protocol::{Call, Failure, Mono, Refusal, Reply, Script, Token};
+use crate::server::{Incoming, Item, Login};
 use redis::{PushKind, Value};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -299,7 +299,7 @@ impl Link {
             let confirms = matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
                 && matches!(self.expected.front(), Some(Expected::Subscription(..)));
             if !confirms {
-                into.extend(pushed(&value));
+                into.extend(wire::pushed(&value).map(Incoming::Message));
                 return Ok(());
             }
         }
@@ -363,7 +363,7 @@ impl Link {
 impl Link {
     fn reply(&self, request: RequestId, mut reply: Result<Reply, Failure>) -> Incoming {
         if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
-            cluster::redirect(failure, &origin.host, &origin.directory);
+            origin.directory.redirect(failure, &origin.host);
         }
         Incoming::Reply(request, reply)
     }
@@ -373,21 +373,6 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.socket.close(false);
     }
-}
-
-/// The message in a push, if it is one.
-pub(super) fn pushed(value: &Value) -> Option<Incoming> {
-    let Value::Push { kind: PushKind::Message | PushKind::SMessage, data } = value else {
-        return None;
-    };
-    message(data)
-}
-
-/// The message in the parts of a push.
-pub(super) fn message(data: &[Value]) -> Option<Incoming> {
-    let [Value::BulkString(channel), Value::BulkString(message)] = data else { return None };
-    let [channel, message] = [channel, message].map(|text| std::str::from_utf8(text).ok());
-    Message::parse(channel?, message?).map(Incoming::Message)
 }
 
 /// Writes until the kernel takes no more. Returns the number of bytes.

@@ -3,9 +3,9 @@
 
 use super::dialogue::Dialogue;
 use super::subscriber::{Channels, Subscriber, Subscription};
-use super::{Deliver, Endpoint, Incoming};
 use crate::faults::OnPanic;
 use crate::protocol::{DEFECT, Failure};
+use crate::server::{Deliver, Endpoint, Incoming};
 use redis::Pipeline;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -7,15 +7,16 @@
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
 mod apart;
+pub(in crate::server) mod inspection;
 mod sweep;
 
 use self::apart::Cluster;
 use self::sweep::{Place, Servers};
-use super::command::Command;
-use super::dialogue::{self, Dialogue};
-use super::{Address, Directory, Endpoint, cluster, sentinel, wire};
-use crate::protocol::query::{Holding, Page, Question, Waiting};
-use crate::protocol::{Failure, LockKeys, Refusal, Script, TOKEN_PREFIX};
+use super::dialogue::{Dialogue, answer_in, in_time};
+use super::{Directory, wire};
+use crate::protocol::query::{Page, Question};
+use crate::protocol::{Failure, Refusal};
+use crate::server::{Address, Endpoint};
 use redis::{Cmd, Pipeline, Value};
 use std::collections::BTreeMap;
 use std::slice;
@@ -24,11 +25,6 @@ use std::time::Duration;
 
 /// The keys that one SCAN examines; it blocks the server for about a tenth of a ms.
 const SCAN_COUNT: u32 = 500;
-/// The most holders and waiters of a lock that a page shows.
-const MOST: u64 = 1_000;
-/// The lock's value while others share it.
-const SHARED: &str = "hf1.shared";
-
 /// The next page of a query, with a timeout of `patience` per reply. A store in this process answers by itself.
 pub(crate) async fn page(
     endpoint: &Arc<Endpoint>,
@@ -69,35 +65,6 @@ pub(crate) async fn page(
     connection.judge(page)
 }
 
-/// The servers that have keys, in a stable order.
-pub(super) async fn servers(
-    endpoint: &Arc<Endpoint>,
-    directory: &Arc<Directory>,
-) -> Result<Vec<Endpoint>, Failure> {
-    match &endpoint.address {
-        Address::Cluster { .. } => cluster::primaries(endpoint, directory).await,
-        Address::Sentinel(sentinels) => Ok(sentinel::masters(endpoint, sentinels, directory)
-            .await?
-            .into_iter()
-            .take(1)
-            .collect()),
-        Address::Quorum { servers, .. } => Ok(servers.clone()),
-        _ => Ok(vec![Endpoint::clone(endpoint)]),
-    }
-}
-
-/// A connection to the database of a server.
-async fn open(server: &Endpoint) -> Result<Dialogue, Failure> {
-    let opening = async {
-        let mut dialogue = Dialogue::open(server).await?;
-        if server.db != 0 {
-            dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
-        }
-        Ok(dialogue)
-    };
-    dialogue::in_time(server, opening).await
-}
-
 /// The connection of one page.
 struct PageConnection {
     dialogue: Dialogue,
@@ -121,13 +88,14 @@ impl PageConnection {
         server: &Endpoint,
         patience: Duration,
     ) -> Result<Self, Failure> {
-        let dialogue = open(server).await?;
+        let dialogue = in_time(server, Dialogue::open_database(server)).await?;
         let cluster = match (&endpoint.address, &server.address) {
             (Address::Cluster { .. }, Address::Tcp { host, .. }) => Some(Cluster {
                 endpoint: Arc::clone(endpoint),
                 directory: Arc::clone(directory),
                 host: host.clone(),
                 others: BTreeMap::new(),
+                patience,
             }),
             _ => None,
         };
@@ -144,7 +112,7 @@ impl PageConnection {
     }
 
     async fn run(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        in_time(self.patience, self.dialogue.ask_one(command)).await
+        answer_in(self.patience, self.dialogue.ask_one(command)).await
     }
 
     async fn scan(
@@ -168,7 +136,8 @@ impl PageConnection {
         }
         apart.extend(rest.apart);
         for key in apart {
-            match self.read_apart(&key).await {
+            let Some(cluster) = &mut self.cluster else { break };
+            match cluster.read_lock(&mut self.dialogue, &key, self.foreign).await {
                 Ok(lock) => {
                     self.allowed = true;
                     if let Some(lock) = lock {
@@ -194,14 +163,14 @@ impl PageConnection {
         }
         let mut pipeline = Pipeline::with_capacity(keys.len());
         for key in keys {
-            pipeline.add_command(Cmd::from(&call(key, self.foreign, with_source)));
+            pipeline.add_command(Cmd::from(&inspection::call(key, self.foreign, with_source)));
         }
         let answers = self.dialogue.ask(&pipeline);
-        for (key, answer) in keys.iter().zip(in_time(self.patience, answers).await?) {
+        for (key, answer) in keys.iter().zip(answer_in(self.patience, answers).await?) {
             match answer.extract_error().map_err(|error| wire::failure(&error)) {
                 Ok(answer) => {
                     self.allowed = true;
-                    add(page, key, answer);
+                    inspection::add(page, key, answer);
                 }
                 Err(Failure::NoScript) => rest.without_script.push(key.clone()),
                 Err(failure) if self.cluster.is_some() && is_elsewhere(&failure) => {
@@ -263,15 +232,6 @@ fn is_about_a_key(detail: &str) -> bool {
     detail.contains(" access ")
 }
 
-/// Waits for a reply up to a timeout: the server may have stopped.
-async fn in_time<T>(
-    patience: Duration,
-    reply: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let silence = |_| Failure::Lost(format!("no answer within {} ms", patience.as_millis()));
-    tokio::time::timeout(patience, reply).await.map_err(silence)?
-}
-
 /// Reads a cursor and keys.
 pub(super) fn read_scan(answer: Value) -> Result<(String, Vec<String>), Failure> {
     let read = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(answer);
@@ -292,80 +252,6 @@ fn literally(text: &str) -> String {
     }
     pattern.push('*');
     pattern
-}
-
-pub(in crate::server) fn call(key: &str, foreign: bool, with_source: bool) -> Command {
-    wire::inspection(&LockKeys::from_key(key), MOST, foreign, with_source)
-}
-
-/// What `inspect.lua` tells about a lock.
-#[derive(Debug, Default)]
-struct Inspected {
-    value: String,
-    remaining_ms: i64,
-    /// Token, remaining ms and fence of each.
-    shares: Vec<(String, i64, u64)>,
-    /// Token, limit and waited ms of each.
-    waiters: Vec<(String, String, u64)>,
-}
-
-/// Adds the answer of `inspect.lua` about `key`.
-pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
-    type Answer = (String, i64, Vec<Value>, Vec<String>);
-    let Ok((value, remaining_ms, shares, queue)) = redis::from_redis_value::<Answer>(answer) else {
-        return;
-    };
-    let share = |share: &[Value]| redis::from_redis_value(Value::Array(share.to_vec())).ok();
-    let waiter = |waiter: &[String]| {
-        let [token, limit, waited] = waiter else { return None };
-        Some((token.clone(), limit.clone(), waited.parse().unwrap_or_default()))
-    };
-    let (shares, waiters) = (
-        shares.chunks_exact(3).filter_map(share).collect(),
-        queue.chunks_exact(3).filter_map(waiter).collect(),
-    );
-    Inspected { value, remaining_ms, shares, waiters }.add_to(page, key);
-}
-
-impl Inspected {
-    fn add_to(self, page: &mut Page, key: &str) {
-        let Self { value, remaining_ms, shares, waiters } = self;
-        // The flag is none of other code's value.
-        let flagged = value.strip_suffix('+').filter(|_| value.starts_with(TOKEN_PREFIX));
-        let owner = flagged.unwrap_or(&value);
-        if owner != SHARED {
-            let (key, token) = (key.to_owned(), owner.to_owned());
-            page.held.push(Holding {
-                key,
-                shared: false,
-                token,
-                fence: None,
-                remaining_ms,
-                idle_ms: None,
-            });
-        }
-        for (token, remaining_ms, fence) in shares {
-            // The server does not know the fence of a lone share.
-            let (key, fence) = (key.to_owned(), Some(fence).filter(|fence| *fence > 0));
-            page.held.push(Holding {
-                key,
-                shared: true,
-                token,
-                fence,
-                remaining_ms,
-                idle_ms: None,
-            });
-        }
-        for ((token, limit, waited_ms), position) in waiters.into_iter().zip(1..) {
-            let (key, shared) = (key.to_owned(), limit != "-");
-            page.pending.push(Waiting { key, shared, token, position, waited_ms });
-        }
-    }
-}
-
-/// The script's source, for the embedded store.
-pub(in crate::server) fn source() -> &'static str {
-    Script::Inspect.source()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Connections whose login does not last: they log in again before it ends.
 
 use super::dialogue::{Dialogue, in_time};
-use super::{Deliver, Endpoint, Incoming};
 use crate::protocol::Failure;
-use crate::server::{Credentials, Login};
+use crate::server::{Credentials, Deliver, Endpoint, Incoming, Login};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -7,25 +7,16 @@
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
 use super::dialogue::Dialogue;
-use super::{Deliver, Directory, Endpoint, Incoming, wire};
+use super::{Directory, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::TokenId;
 use crate::protocol::{DEFECT, Failure, Refusal};
-use crate::server::{Credentials, Login};
+use crate::server::{Credentials, Deliver, Endpoint, Incoming, Login, Replicas};
 use redis::{Pipeline, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
-
-/// The replicas that must have a grant.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Replicas {
-    /// This number of replicas.
-    AtLeast(u32),
-    /// With the primary, more than half of all servers that were ever seen, and at least one replica.
-    Majority,
-}
 
 /// The timeout of WAIT. Shorter than a claim, because a grant by message is claimed afterwards.
 const WAIT: Duration = Duration::from_secs(1);

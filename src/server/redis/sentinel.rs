@@ -3,14 +3,16 @@
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
 use super::dialogue::{Dialogue, in_time};
-use super::directory::Name as Named;
 use super::handshake::{self, Purpose};
 use super::link::Link;
-use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, naming, wire};
+use super::slots::Name as Named;
+use super::{Directory, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::Risk;
 use crate::protocol::{DEFECT, Failure, Mono};
-use crate::server::Credentials;
+use crate::server::{
+    Address, Credentials, Deliver, Endpoint, Incoming, Sentinel, Sentinels, Welcome, events::naming,
+};
 use redis::{PushKind, Value};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -26,26 +28,6 @@ const SWITCH: &str = "+switch-master";
 const CONTRADICTION: Duration = Duration::from_millis(250);
 /// The pause before reconnecting to a lost Sentinel. Meanwhile the others report a failover.
 const WATCH_PAUSE: Duration = Duration::from_secs(5);
-
-/// The processes that monitor a master and its replicas, and promote a replica when the master fails.
-#[derive(Clone, Debug)]
-pub struct Sentinels {
-    /// The Sentinels' name for the master.
-    pub master: String,
-    /// The addresses of the Sentinels.
-    pub all: Vec<Sentinel>,
-}
-
-/// One Sentinel and how to log in to it.
-#[derive(Clone, Debug)]
-pub struct Sentinel {
-    /// The host.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// What connections to it log in with.
-    pub credentials: Credentials,
-}
 
 impl Sentinel {
     fn endpoint(&self, master: &Endpoint) -> Endpoint {

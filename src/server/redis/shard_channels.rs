@@ -2,9 +2,9 @@
 
 use super::dialogue::{Dialogue, in_time};
 use super::subscriber::{Channels, Subscriber, Subscription};
-use super::{Deliver, Endpoint, Incoming};
 use crate::faults::OnPanic;
 use crate::protocol::{DEFECT, Mono};
+use crate::server::{Deliver, Endpoint, Incoming};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -79,7 +79,9 @@ impl Pace {
             0 => 0,
             tries => (50_u64 << (tries - 1).min(10)).min(PAUSE_MS_MAX),
         };
-        let pause = Duration::from_millis(most_ms / 2 + super::chance() % (most_ms / 2 + 1));
+        let pause = Duration::from_millis(
+            most_ms / 2 + uuid::Uuid::new_v4().as_u64_pair().0 % (most_ms / 2 + 1),
+        );
         self.last = Some(now + pause);
         pause
     }

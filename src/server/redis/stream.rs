@@ -1,7 +1,8 @@
 //! Opens a connection to a server, with or without TLS.
 
 use super::descriptors::explained_for_name;
-use super::{Address, Endpoint, Tls, race, tls};
+use super::{Tls, race, tls};
+use crate::server::{Address, Endpoint};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::pending;
 use std::io;

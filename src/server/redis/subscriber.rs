@@ -2,10 +2,10 @@
 
 use super::dialogue::Dialogue;
 use super::renewal::successor;
-use super::{Deliver, Endpoint, Incoming, link, wire};
+use super::wire;
 use crate::faults;
 use crate::protocol::Failure;
-use crate::server::Credentials;
+use crate::server::{Credentials, Deliver, Endpoint, Incoming};
 use redis::{PushKind, Value};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -244,8 +244,8 @@ impl State {
         faults::at("push");
         match (push, data.first()) {
             (PushKind::Message | PushKind::SMessage, _) => {
-                if let Some(message) = link::message(&data) {
-                    deliver(message);
+                if let Some(message) = wire::message(&data) {
+                    deliver(Incoming::Message(message));
                 }
             }
             (

@@ -3,9 +3,11 @@
 //! It uses its own connections, so that it also covers a server that no manager could use.
 
 use super::dialogue::{Dialogue, in_time};
-use super::{Directory, Endpoint, query, wire};
+use super::servers::servers;
+use super::{Directory, wire};
 use crate::protocol::survey::{Answer, Survey};
 use crate::protocol::{Failure, Mono, ServerTime};
+use crate::server::Endpoint;
 use redis::{Cmd, Value};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -21,7 +23,7 @@ pub(crate) async fn survey(
     endpoint: &Arc<Endpoint>,
     questions: Questions,
 ) -> Result<Vec<Survey>, Failure> {
-    let servers = query::servers(endpoint, &Arc::<Directory>::default()).await?;
+    let servers = servers(endpoint, &Arc::<Directory>::default()).await?;
     let mut surveys = vec![Survey::default(); servers.len()];
     let mut asking = JoinSet::new();
     for (number, server) in servers.into_iter().enumerate() {
@@ -48,10 +50,7 @@ async fn about(server: &Endpoint, questions: &Questions) -> Survey {
 }
 
 async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure> {
-    let mut dialogue = Dialogue::open(server).await?;
-    if server.db != 0 {
-        dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
-    }
+    let mut dialogue = Dialogue::open_database(server).await?;
     // The other answers say so if a user may not ask for the time.
     let mut survey = match measure(&mut dialogue).await {
         Err(Failure::Refused(_)) => Survey::default(),

@@ -1,6 +1,6 @@
 //! Commands for expiries.
 
-use super::{Args, Fault, NOT_AN_INTEGER, Outcome, fault, flag, integer};
+use super::answer::{Args, Fault, NOT_AN_INTEGER, Outcome, fault, flag, integer};
 use crate::server::memory::keyspace::Keyspace;
 use redis::Value;
 

@@ -1,6 +1,6 @@
 //! Commands for hashes.
 
-use super::{Args, Fault, Outcome, flag, key_and_rest, wrong_number};
+use super::answer::{Args, Fault, Outcome, flag, key_and_rest, wrong_number};
 use crate::server::memory::keyspace::{Hash, Keyspace};
 use crate::server::memory::reply::{bulk, count};
 use redis::Value;

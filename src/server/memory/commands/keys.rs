@@ -1,6 +1,6 @@
 //! Commands for keys of any type, and for the server itself.
 
-use super::{Args, Fault, Outcome, fault};
+use super::answer::{Args, Fault, Outcome, fault};
 use crate::server::memory::keyspace::Keyspace;
 use crate::server::memory::reply::{bulk, count, status};
 use redis::Value;

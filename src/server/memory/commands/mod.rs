@@ -1,5 +1,6 @@
 //! The commands, one function each, with the replies and errors of Redis 7.
 
+mod answer;
 mod expiry;
 mod hashes;
 mod keys;
@@ -7,43 +8,15 @@ mod pubsub;
 mod sorted_sets;
 mod strings;
 
-use super::keyspace::{Keyspace, WrongType};
-use super::number;
+pub(super) use answer::ErrorText;
+
+use super::keyspace::Keyspace;
+use answer::{Args, Fault, Outcome, wrong_number};
 use redis::Value;
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// The error text of a failed command: the code and the detail.
-pub(super) type ErrorText = Cow<'static, str>;
-
-/// Why a command failed.
-enum Fault {
-    /// It has too few or too many arguments.
-    Arity,
-    /// Its first argument names none of its subcommands.
-    Subcommand,
-    Text(ErrorText),
-}
-
-const NOT_AN_INTEGER: Fault = fault("ERR value is not an integer or out of range");
 /// The error that a script gets.
 const UNKNOWN: &str = "ERR Unknown Redis command called from script";
-const SYNTAX: Fault = fault("ERR syntax error");
-
-const fn fault(text: &'static str) -> Fault {
-    Fault::Text(Cow::Borrowed(text))
-}
-
-impl From<WrongType> for Fault {
-    fn from(_: WrongType) -> Self {
-        fault("WRONGTYPE Operation against a key holding the wrong kind of value")
-    }
-}
-
-type Outcome = Result<Value, Fault>;
-
-/// A command's arguments, without its name.
-type Args<'a> = &'a [&'a [u8]];
 
 type Command = fn(&mut Keyspace, Args<'_>) -> Outcome;
 
@@ -117,10 +90,6 @@ fn by_letters(known: &str, name: &[u8]) -> Ordering {
     known.bytes().cmp(name.iter().map(u8::to_ascii_lowercase))
 }
 
-fn wrong_number(name: &str) -> ErrorText {
-    format!("ERR wrong number of arguments for '{name}' command").into()
-}
-
 fn unknown(name: &[u8], args: Args<'_>, caller: Caller) -> ErrorText {
     if caller == Caller::Script {
         return UNKNOWN.into();
@@ -134,22 +103,6 @@ fn unknown_subcommand(name: &str, args: Args<'_>) -> ErrorText {
     let subcommand = String::from_utf8_lossy(args.first().copied().unwrap_or_default());
     let name = name.to_uppercase();
     format!("ERR unknown subcommand '{subcommand}'. Try {name} HELP.").into()
-}
-
-/// A key and at least one more argument.
-fn key_and_rest(args: Args<'_>) -> Result<(&[u8], Args<'_>), Fault> {
-    match args {
-        [key, rest @ ..] if !rest.is_empty() => Ok((key, rest)),
-        _ => Err(Fault::Arity),
-    }
-}
-
-fn integer(text: &[u8]) -> Result<i64, Fault> {
-    number::integer(text).ok_or(NOT_AN_INTEGER)
-}
-
-fn flag(value: bool) -> Value {
-    Value::Int(i64::from(value))
 }
 
 #[cfg(test)]

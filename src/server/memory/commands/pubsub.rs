@@ -1,6 +1,6 @@
 //! Commands for channels. Those of a shard are channels like all others here.
 
-use super::{Args, Fault, Outcome};
+use super::answer::{Args, Fault, Outcome};
 use crate::server::memory::keyspace::Keyspace;
 use crate::server::memory::reply::{bulk, count};
 use redis::Value;

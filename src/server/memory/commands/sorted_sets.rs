@@ -1,6 +1,6 @@
 //! Commands for sorted sets.
 
-use super::{Args, Fault, Outcome, SYNTAX, fault, integer, key_and_rest};
+use super::answer::{Args, Fault, Outcome, SYNTAX, fault, integer, key_and_rest};
 use crate::server::memory::keyspace::Keyspace;
 use crate::server::memory::number::{self, Bound};
 use crate::server::memory::reply::{bulk, count};

@@ -1,6 +1,6 @@
 //! Commands for strings.
 
-use super::{Args, Fault, NOT_AN_INTEGER, Outcome, SYNTAX, fault, integer};
+use super::answer::{Args, Fault, NOT_AN_INTEGER, Outcome, SYNTAX, fault, integer};
 use crate::server::memory::keyspace::{Datum, Entry, Keyspace, WrongType};
 use crate::server::memory::number;
 use crate::server::memory::reply::{bulk, count};

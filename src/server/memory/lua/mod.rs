@@ -3,7 +3,8 @@
 mod convert;
 
 use super::commands::{self, Caller};
-use super::{Shared, access, reply};
+use super::keyspace::{Shared, access};
+use super::reply;
 use convert::Argument;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Variadic};

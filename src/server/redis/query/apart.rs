@@ -5,14 +5,16 @@
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
-use super::{Inspected, MOST, PageConnection, SHARED, in_time};
+use super::inspection::{Inspected, MOST, SHARED};
 use crate::protocol::{Failure, LockKeys, NodeId, Refusal};
-use crate::server::redis::dialogue::Dialogue;
-use crate::server::redis::{Directory, Endpoint, cluster, wire};
+use crate::server::Endpoint;
+use crate::server::redis::dialogue::{Dialogue, answer_in, in_time};
+use crate::server::redis::{Directory, wire};
 use redis::{Cmd, FromRedisValue, Pipeline, Value};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// After so many redirections a key moves about, or two servers name each other.
 const REDIRECTIONS_MAX: usize = 5;
@@ -26,6 +28,8 @@ pub(super) struct Cluster {
     /// The host of the page's own server.
     pub(super) host: String,
     pub(super) others: BTreeMap<NodeId, Dialogue>,
+    /// The timeout of a reply.
+    pub(super) patience: Duration,
 }
 
 impl Cluster {
@@ -37,23 +41,26 @@ impl Cluster {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
                 let server = self.endpoint.server(host.clone(), port);
-                place.insert(super::open(&server).await?)
+                place.insert(in_time(&server, Dialogue::open_database(&server)).await?)
             }
         };
         Ok((dialogue, host))
     }
-}
 
-impl PageConnection {
-    /// Reads a lock key by key, as `inspect.lua` reads it at once; none if it is free, or
-    /// other code's unless that is asked for.
-    pub(super) async fn read_apart(&mut self, key: &str) -> Result<Option<Inspected>, Failure> {
+    /// Reads a lock key by key, as `inspect.lua` reads it at once, first at the page's own server, `home`; none if it is
+    /// free, or other code's unless that is asked for.
+    pub(super) async fn read_lock(
+        &mut self,
+        home: &mut Dialogue,
+        key: &str,
+        foreign: bool,
+    ) -> Result<Option<Inspected>, Failure> {
         let keys = LockKeys::from_key(key);
         let [_, queue, waiters, shared, _] = keys.side_keys().map(|side| side.to_string());
         let asked = [redis::cmd("GET").arg(key).clone(), redis::cmd("PTTL").arg(key).clone()];
-        let [value, remaining_ms] = self.read(&keys, asked).await?;
+        let [value, remaining_ms] = self.read(home, &keys, asked).await?;
         let (value, remaining_ms): (Option<String>, i64) = (parsed(value)?, parsed(remaining_ms)?);
-        let Some(value) = value.filter(|value| self.foreign || value.starts_with("hf1.")) else {
+        let Some(value) = value.filter(|value| foreign || value.starts_with("hf1.")) else {
             return Ok(None);
         };
         let mut lock = Inspected { value, remaining_ms, ..Inspected::default() };
@@ -63,13 +70,14 @@ impl PageConnection {
         } else if lock.value.trim_end_matches('+') == SHARED {
             // The ends of the shares have the greatest scores.
             let first = format!("-{}", MEMBERS * MOST);
-            let (members, now_us) = self.read_set(&keys, &shared, &first, "-1").await?;
+            let (members, now_us) = self.read_set(home, &keys, &shared, &first, "-1").await?;
             lock.shares = shares(&members, now_us);
         }
-        let (entries, now_us) = self.read_set(&keys, &queue, "0", &(MOST - 1).to_string()).await?;
+        let (entries, now_us) =
+            self.read_set(home, &keys, &queue, "0", &(MOST - 1).to_string()).await?;
         for (token, seq) in entries {
             let asked = [redis::cmd("HGET").arg(&waiters).arg(&token).clone()];
-            let [text] = self.read(&keys, asked).await?;
+            let [text] = self.read(home, &keys, asked).await?;
             let text: Option<String> = parsed(text)?;
             lock.waiters.push((token, limit(text.as_deref()), waited_ms(seq, now_us)));
         }
@@ -79,6 +87,7 @@ impl PageConnection {
     /// A range of a sorted set, and the time of its server in µs.
     async fn read_set(
         &mut self,
+        home: &mut Dialogue,
         keys: &LockKeys,
         key: &str,
         first: &str,
@@ -87,7 +96,7 @@ impl PageConnection {
         let mut range = redis::cmd("ZRANGE");
         range.arg(key).arg(first).arg(last).arg("WITHSCORES");
         // The range stands first: only what names the key is sent on.
-        let [members, time] = self.read(keys, [range, redis::cmd("TIME")]).await?;
+        let [members, time] = self.read(home, keys, [range, redis::cmd("TIME")]).await?;
         #[expect(clippy::cast_precision_loss, reason = "µs since 1970 are exact in doubles")]
         let now_us = wire::server_time(&time)?.as_micros() as f64;
         Ok((parsed(members)?, now_us))
@@ -96,6 +105,7 @@ impl PageConnection {
     /// The answers to commands about one key of `keys`, wherever that is.
     async fn read<const N: usize>(
         &mut self,
+        home: &mut Dialogue,
         keys: &LockKeys,
         commands: [Cmd; N],
     ) -> Result<[Value; N], Failure> {
@@ -108,12 +118,12 @@ impl PageConnection {
                 }
                 pipeline.add_command(command.clone());
             }
-            let Some(cluster) = &mut self.cluster else { break };
+            let patience = self.patience;
             let (dialogue, host) = match place {
-                None => (&mut self.dialogue, cluster.host.clone()),
-                Some(node) => cluster.at(node).await?,
+                None => (&mut *home, self.host.clone()),
+                Some(node) => self.at(node).await?,
             };
-            let answers = in_time(self.patience, dialogue.ask(&pipeline)).await?;
+            let answers = answer_in(patience, dialogue.ask(&pipeline)).await?;
             let answers =
                 answers.into_iter().skip(usize::from(asking)).step_by(1 + usize::from(asking));
             let answers =
@@ -122,7 +132,7 @@ impl PageConnection {
                 Ok(answers) => return answers.try_into().map_err(|_| misread()),
                 Err(failure) => failure,
             };
-            cluster::redirect(&mut failure, &host, &cluster.directory);
+            self.directory.redirect(&mut failure, &host);
             (place, asking) = match failure {
                 Failure::Moved(node) => (Some(node), false),
                 Failure::Moving(node) => (Some(node), true),

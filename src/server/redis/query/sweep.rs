@@ -4,11 +4,12 @@
 //! read, which slots it has, and whether some are on their way from it. If these are not those of the beginning, all are read
 //! once more: then each key that had left before it was read is where it went.
 
-use super::super::cluster;
-use super::{Address, Directory, Endpoint};
 use crate::machine::{NodeId, Routes};
 use crate::protocol::query::Question;
 use crate::protocol::{Failure, LockKeys};
+use crate::server::redis::servers::servers;
+use crate::server::redis::{Directory, cluster};
+use crate::server::{Address, Endpoint};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Servers {
         question: &Question,
     ) -> Result<Self, Failure> {
         let Address::Cluster { .. } = endpoint.address else {
-            let servers = super::servers(endpoint, directory).await?;
+            let servers = servers(endpoint, directory).await?;
             return Ok(Self { list: (0..).zip(servers).collect(), table: None });
         };
         let table = cluster::discover(endpoint, directory).await?;

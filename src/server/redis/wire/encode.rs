@@ -1,47 +1,12 @@
-//! From calls to commands.
+//! From calls of scripts to commands.
 
 use super::super::command::{Command, Word};
-use super::super::dialect::{Delete, Dialect};
-use super::clockless;
-use super::plain::{Plain, write_plain};
+use super::super::dialect::Delete;
 use crate::machine::SendMode;
 use crate::protocol::message::free_channel;
 use crate::protocol::{Call, Counters, Intent, LockKeys, Mode, Script, Token};
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
-
-/// The command that runs `call` by the hash of its script, or the last one of a call of plain commands.
-pub(in crate::server) fn command(call: &Call, dialect: Dialect) -> Command {
-    let mut command = Command::new();
-    write_commands(&mut command, call, SendMode::Plain, dialect, |_| {});
-    command
-}
-
-/// Writes each command of `call` into one that may have been used before, and passes it to `each`.
-pub(in crate::server) fn write_commands(
-    command: &mut Command,
-    call: &Call,
-    send_mode: SendMode,
-    Dialect { counters, delete, clock }: Dialect,
-    mut each: impl FnMut(&Command),
-) {
-    command.clear();
-    match (call, call.script()) {
-        (Call::Delete { keys, token }, _) if delete != Delete::Script => {
-            command.push_native_delete(delete, keys, token);
-        }
-        (_, Some(_)) if !clock => clockless::write(command, call, send_mode, counters),
-        (_, Some(_)) => write_script(command, call, send_mode, counters),
-        (_, None) => {
-            for part in Plain::ALL {
-                write_plain(command, call, counters, part);
-                each(command);
-            }
-            return;
-        }
-    }
-    each(command);
-}
 
 /// Writes a command that runs the script of `call`, with keys and arguments in the order of the script's header.
 pub(super) fn write_script(
@@ -174,7 +139,7 @@ impl Command {
     }
 
     /// A compare-and-delete without a script.
-    fn push_native_delete(&mut self, delete: Delete, keys: &LockKeys, token: &Token) {
+    pub(super) fn push_native_delete(&mut self, delete: Delete, keys: &LockKeys, token: &Token) {
         match delete {
             Delete::Script => self,
             Delete::Delifeq => self.arg("DELIFEQ").arg(keys.lock()),

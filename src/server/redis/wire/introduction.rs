@@ -1,6 +1,6 @@
 //! What a server says about itself: its identity, its clock, and how safe locks are there.
 
-use super::super::dialect;
+use super::info::{info_field, too_old};
 use super::{brief, error_reply, lasting};
 use crate::machine::{Risk, ServerProbe};
 use crate::protocol::{Failure, Refusal, ServerTime, exact};
@@ -112,7 +112,7 @@ pub(in crate::server::redis) fn introduced(
         let detail = "mode: it watches servers and keeps no data".to_owned();
         return Err(Failure::Refused(Refusal { code: "SENTINEL".to_owned(), detail }));
     }
-    if let Some(version) = dialect::too_old(about) {
+    if let Some(version) = too_old(about) {
         return Err(Failure::Refused(Refusal { code: "VERSION".to_owned(), detail: version }));
     }
     if let [Value::ServerError(error)] = selected {
@@ -130,16 +130,6 @@ fn eviction(memory: &Value, name: &str) -> Option<Risk> {
     let unlimited = info_field(memory, "maxmemory").is_some_and(|limit| limit == "0");
     let yet = if unlimited { ", which evicts nothing as long as maxmemory is 0" } else { "" };
     Some(Risk::Eviction(format!("the maxmemory-policy of {name} is {policy}{yet}")))
-}
-
-pub(in crate::server::redis) fn info_field(info: &Value, field: &str) -> Option<String> {
-    let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
-        Value::VerbatimString { text, .. } => text.into(),
-        _ => return None,
-    };
-    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    Some(value.trim().to_owned())
 }
 
 pub(in crate::server::redis) fn server_time(value: &Value) -> Result<ServerTime, Failure> {
