@@ -3,6 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path/posix';
+import { rustImports } from './rust-imports.mjs';
 
 /** @type {{ files: RegExp, except?: RegExp, banned: RegExp, instead: string }[]} */
 const RULES = [
@@ -84,16 +85,37 @@ for (const file of files) {
     });
   }
 }
-// A component in a circle of imports cannot be read by itself.
-const machine = files.filter((file) => /^src\/machine\/(?!tests\/)/.test(file));
-for (const circle of circlesOf(edgesOf(machine, (file) => rustImports(file, machine)))) {
-  if (circle.length > 2) report(circle[0], 1, `these import each other: ${circle.join(', ')}`);
+
+/** What each layer of src/ may name, itself apart. `slim` is for all of them, `faults` for all that is no machine. */
+const LAYERS = {
+  slim: [],
+  faults: [],
+  protocol: ['slim'],
+  machine: ['protocol', 'slim'],
+  server: ['protocol', 'slim', 'faults'],
+  keeper: ['server', 'protocol', 'slim', 'faults'],
+  core: ['keeper', 'machine', 'server', 'protocol', 'slim', 'faults'],
+  node: ['core', 'machine', 'server', 'protocol', 'slim', 'faults'],
+  fuzzing: ['core', 'keeper', 'machine', 'server', 'protocol', 'slim', 'faults'],
+};
+const rust = rustImports(
+  files.filter((file) => /^src\/.*\.rs$/.test(file) && !/\/tests(\/|\.rs)/.test(file)),
+);
+for (const [file, imported] of rust) {
+  const layer = layerOf(file);
+  const above = [...imported].filter(
+    (other) => layerOf(other) !== layer && !LAYERS[layer]?.includes(layerOf(other)),
+  );
+  if (layer !== 'lib' && above.length > 0) {
+    report(file, 1, `${layer} is below or beside what it names: ${above.join(', ')}`);
+  }
 }
 const scripts = edgesOf(
   files.filter((file) => /^js\/.*\.m?ts$/.test(file)),
   scriptImports,
 );
-for (const circle of [...circlesOf(scripts), ...circlesOf(foldersOf(scripts))]) {
+// A file in a circle of imports cannot be read by itself.
+for (const circle of [rust, scripts, foldersOf(scripts)].flatMap(circlesOf)) {
   if (circle.length > 1) report(circle[0], 1, `these import each other: ${circle.join(', ')}`);
 }
 for (const [file, imported] of scripts) {
@@ -111,6 +133,11 @@ process.exit(findings === 0 ? 0 : 1);
 function report(file, line, message) {
   findings += 1;
   console.error(`${file}:${line}: ${message}`);
+}
+
+/** The folder or file below src/ that a file belongs to. */
+function layerOf(file) {
+  return file.replace(/^src\//, '').replace(/(\/.*|\.rs)$/, '');
 }
 
 /** What each file imports. */
@@ -163,38 +190,4 @@ function scriptImports(file) {
   );
   const named = paths.map((path) => join(dirname(file), path).replace(/\.(m?)js$/, '.$1ts'));
   return named.filter((path) => files.includes(path));
-}
-
-/** The files of `modules` from which a file imports something. Tests at its end do not count. */
-function rustImports(file, modules) {
-  const [text] = readFileSync(file, 'utf8').split('#[cfg(test)]\nmod tests {');
-  const folder = file.replace(/\/\w+\.rs$/, '');
-  const here = file.endsWith('/mod.rs') ? folder : file.replace(/\.rs$/, '');
-  const paths = [...text.matchAll(/^(?:pub )?use (.+?);/gms)].map(
-    ([, path]) => path.split('::{')[0],
-  );
-  return paths.flatMap((path) => {
-    const parts = path.split('::');
-    let base = { crate: 'src', self: here, super: here.replace(/\/\w+$/, '') }[parts[0]];
-    if (base === undefined)
-      base =
-        modules.includes(`${here}/${parts[0]}.rs`) || modules.includes(`${here}/${parts[0]}/mod.rs`)
-          ? here
-          : undefined;
-    else parts.shift();
-    if (base === undefined) return [];
-    for (const part of parts) {
-      if (
-        !/^[a-z]/.test(part) ||
-        !modules.some(
-          (name) => name === `${base}/${part}.rs` || name.startsWith(`${base}/${part}/`),
-        )
-      )
-        break;
-      base = `${base}/${part}`;
-    }
-    return [`${base}.rs`, `${base}/mod.rs`].filter(
-      (name) => name !== file && modules.includes(name),
-    );
-  });
 }

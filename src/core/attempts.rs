@@ -2,7 +2,6 @@
 //!
 //! Source: <https://www.rfc-editor.org/rfc/rfc8305>, section 5
 
-use super::state::Generation;
 use crate::protocol::Mono;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -10,6 +9,9 @@ use tokio::task::JoinHandle;
 /// An attempt that takes longer ends for the next one, unless it is the oldest: that has the whole connect timeout, so
 /// also a slow server is reached. Most likely its first packet was lost, and the kernel sends that again too late.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Names an attempt to connect and the connection that it makes, so that events of earlier ones can be ignored.
+pub(super) type Generation = u64;
 
 /// The attempts, oldest first.
 #[derive(Default)]

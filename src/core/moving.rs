@@ -1,9 +1,11 @@
 //! Moves the clock of a store in this process. All managers of the store do what is due at each moment on the way, and
 //! JavaScript hears of it before the clock moves on.
 
+use super::shared::lock;
 use super::state::State;
-use super::{Core, Handle, lock};
+use super::turns::Core;
 use crate::protocol::Mono;
+use crate::server::Clock;
 use std::sync::{Arc, Mutex, Weak};
 
 /// The managers of stores in this process, in the order of their start.
@@ -19,41 +21,31 @@ pub(super) fn register(core: &Arc<Core>) {
     movable.push(Arc::downgrade(core));
 }
 
-impl Handle {
-    /// What the clock of the manager shows.
-    #[must_use]
-    pub fn now(&self) -> Mono {
-        self.0.clock.now()
-    }
-
-    /// Moves the clock of the store towards `until`, and stops as soon as `is_reported` says that there is something to
-    /// read. Returns whether it must be called again.
-    #[must_use]
-    pub fn advance(&self, until: Mono, is_reported: impl Fn() -> bool) -> bool {
-        let clock = &self.0.clock;
-        clock.stop();
-        let cores: Vec<_> = {
-            let movable = lock(&MOVABLE);
-            let alive = movable.iter().filter_map(Weak::upgrade);
-            alive.filter(|core| Arc::ptr_eq(&core.clock, clock)).collect()
-        };
-        for _ in 0..MOMENTS_MAX {
-            settle(&cores);
-            if is_reported() {
-                return true;
-            }
-            let now = clock.now();
-            if now >= until {
-                return false;
-            }
-            let due = cores.iter().filter_map(|core| core.next_timeout()).min();
-            clock.move_to(due.unwrap_or(until).clamp(now, until));
-            for core in &cores {
-                core.turn_and_wake();
-            }
+/// Moves the clock of the store towards `until`, and stops as soon as `is_reported` says that there is something to
+/// read. Returns whether it must be called again.
+pub(super) fn advance(clock: &Arc<Clock>, until: Mono, is_reported: impl Fn() -> bool) -> bool {
+    clock.stop();
+    let cores: Vec<_> = {
+        let movable = lock(&MOVABLE);
+        let alive = movable.iter().filter_map(Weak::upgrade);
+        alive.filter(|core| Arc::ptr_eq(&core.clock, clock)).collect()
+    };
+    for _ in 0..MOMENTS_MAX {
+        settle(&cores);
+        if is_reported() {
+            return true;
         }
-        true
+        let now = clock.now();
+        if now >= until {
+            return false;
+        }
+        let due = cores.iter().filter_map(|core| core.next_timeout()).min();
+        clock.move_to(due.unwrap_or(until).clamp(now, until));
+        for core in &cores {
+            core.turn_and_wake();
+        }
     }
+    true
 }
 
 /// Has managers take what others have sent them, until none has sent anything.
@@ -73,7 +65,7 @@ impl Core {
     /// Whether it has input. Waits for the keeper's turn, which may just have taken some.
     fn has_mail(&self) -> bool {
         let _turns = lock(&self.state);
-        lock(&self.mail.inputs).as_ref().is_some_and(|inputs| !inputs.is_empty())
+        !self.mail.is_empty()
     }
 
     fn next_timeout(&self) -> Option<Mono> {

@@ -1,6 +1,6 @@
 //! Queries that wait for what their manager has asked for before them.
 
-use super::Ticket;
+use super::ticket::Ticket;
 use crate::machine::{Protocol, UnderWay};
 use crate::protocol::query::Question;
 

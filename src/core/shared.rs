@@ -1,13 +1,12 @@
 //! The state of a manager that any thread may read at any time.
 
-use super::lock;
 use crate::machine::{Effect, LeaseId, NodeId, Stats};
 use crate::protocol::Mono;
 use crate::server::Abilities;
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The deadlines of a manager's leases, and its counters. The core writes them; JavaScript reads them
@@ -94,4 +93,9 @@ impl Shared {
     pub(super) fn count(&self, stats: Stats) {
         *lock(&self.stats) = stats;
     }
+}
+
+/// A panic is handled where it is caught, so poison is ignored.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

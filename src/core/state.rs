@@ -1,15 +1,15 @@
 //! The state of a manager, on which its turns work.
 
 use super::alarm::Alarm;
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Generation};
+use super::inputs::{Input, Mail, Submission};
 use super::queries::Queries;
-use super::ticket::Open;
-use super::{Caller, Core, Mail, Reader, Shared, Submission, Thread, Watch};
+use super::shared::Shared;
+use super::ticket::{Caller, Open, Ticket, outcome_of};
+use super::watch::{ReadSocket, Reader, Watch, read_by_keeper};
 use crate::faults::{self, OnPanic};
-use crate::keeper;
 use crate::machine::{
     Command, Config, Effect, Event, Machine, NodeId, Notice, OpId, Outcome, Protocol, Quorum,
-    Routes,
 };
 use crate::protocol::query::Question;
 use crate::protocol::{DEFECT, Failure, Mono, ServerTime};
@@ -33,14 +33,11 @@ const STAND_IN_AFTER: Duration = Duration::from_millis(5);
 /// How soon the keeper does what the kernel did not take, or what the event loop does not know of yet.
 const SOON: Duration = Duration::from_millis(2);
 
-/// Names an attempt to connect and the connection that it makes, so that events of earlier ones can be ignored.
-pub(super) type Generation = u64;
-
-/// Input that is not read from a socket.
-pub(super) enum Input {
-    Connected(NodeId, Generation, Result<(Connection, Welcome), Failure>),
-    Discovered(Result<Routes, Failure>),
-    Incoming(NodeId, Generation, Incoming),
+/// The thread that runs a turn.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Thread {
+    Caller,
+    Keeper,
 }
 
 /// The state of one server.
@@ -66,7 +63,7 @@ pub(super) struct State {
     reader: Reader,
     runtime: Runtime,
     clock: Arc<Clock>,
-    core: Weak<Core>,
+    core: Weak<dyn ReadSocket>,
     caller: Arc<dyn Caller>,
     open: Open,
     shared: Arc<Shared>,
@@ -90,7 +87,7 @@ impl State {
     pub(super) fn new(
         (config, endpoint): (Config, Endpoint),
         (reader, runtime, clock): (Reader, Runtime, Arc<Clock>),
-        core: Weak<Core>,
+        core: Weak<dyn ReadSocket>,
         (caller, shared, mail): (Arc<dyn Caller>, Arc<Shared>, Arc<Mail>),
     ) -> Self {
         Self {
@@ -291,12 +288,11 @@ impl State {
         if let (Some(socket), Some(core)) = (socket, self.core.upgrade()) {
             match self.reader {
                 Reader::EventLoop => {
-                    let socket = Arc::downgrade(&socket);
-                    self.caller.watch(Watch { core, node, socket });
+                    self.caller.watch(Watch::new(core, node, &socket));
                     self.reported = true;
                 }
                 Reader::Keeper => {
-                    drop(self.runtime.spawn(keeper::read(Arc::downgrade(&core), node, socket)));
+                    drop(self.runtime.spawn(read_by_keeper(Arc::downgrade(&core), node, socket)));
                 }
             }
         }
@@ -375,7 +371,7 @@ impl State {
         let due = due.filter(|at| *at <= now || !self.clock.is_stopped());
         match thread {
             Thread::Keeper => self.alarm.sleep_until(due),
-            Thread::Caller if self.alarm.must_wake(due) => self.mail.wake.notify_one(),
+            Thread::Caller if self.alarm.must_wake(due) => self.mail.wake_keeper(),
             Thread::Caller => {}
         }
         due
@@ -536,7 +532,7 @@ impl State {
     }
 
     /// Bypasses the machine, which does not track locks of other clients, but knows which of its own are idle.
-    fn query(&mut self, ticket: super::Ticket, question: Question) {
+    fn query(&mut self, ticket: Ticket, question: Question) {
         let idle = self.machine.idle_locks(Mono::now());
         let here = self.peer(NodeId::default()).connection.as_ref();
         if let Some(mut page) = here.and_then(|connection| connection.page(&question)) {
@@ -554,7 +550,7 @@ impl State {
             if let Ok(page) = &mut page {
                 idle.mark(&mut page.held);
             }
-            ticket.complete(page.map_or_else(keeper::outcome_of, Outcome::Page));
+            ticket.complete(page.map_or_else(outcome_of, Outcome::Page));
             caller.wake();
         });
     }

@@ -1,6 +1,6 @@
 //! The outcomes and losses after a defect has ended a core.
 
-use super::state::Input;
+use super::inputs::Input;
 use super::{Caller, Handle, Reader, Submission, Watch};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
 use crate::protocol::{Failure, Mode, Mono};
@@ -126,7 +126,7 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
 
 #[test]
 fn what_arrives_after_the_end_is_dropped() {
-    let mail = super::Mail::new();
+    let mail = super::inputs::Mail::new();
     let input = || Input::Discovered(Err(Failure::Lost(String::new())));
     mail.put(input());
     assert_eq!(mail.take().len(), 1);

@@ -1,8 +1,9 @@
 //! The promise that every operation ends, and that every loss is reported.
 
-use super::{Shared, Watch};
+use super::shared::Shared;
+use super::watch::Watch;
 use crate::machine::{Effect, LeaseId, LossReason, Notice, OpId, Outcome};
-use crate::protocol::Mono;
+use crate::protocol::{Failure, Mono};
 use crate::slim::Slim;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
@@ -58,6 +59,14 @@ impl Drop for Ticket {
             in_any_case(|| caller.complete(self.op, Outcome::Internal));
             in_any_case(|| caller.wake());
         }
+    }
+}
+
+/// The outcome of an operation that the machine does not know.
+pub(super) fn outcome_of(failure: Failure) -> Outcome {
+    match failure {
+        Failure::Refused(refusal) => Outcome::Server { refusal, key: None },
+        other => Outcome::Connection(other.to_string()),
     }
 }
 

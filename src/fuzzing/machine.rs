@@ -1,6 +1,6 @@
 //! The machine, fed with inputs in an order that no real server or caller would produce.
 
-use crate::fuzzing::Bytes;
+use super::bytes::Bytes;
 use crate::machine::{
     Command, Config, Denied, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Polling,
     Protocol, Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,

@@ -1,6 +1,6 @@
 //! Names of locks, tokens and messages, from arbitrary text.
 
-use super::Bytes;
+use super::bytes::Bytes;
 use crate::protocol::message::free_channel;
 use crate::protocol::message::{Message, inbox};
 use crate::protocol::{EXACT_MAX, LockKeys, SLOTS, Token};

@@ -2,11 +2,12 @@
 
 use super::Machine;
 use super::context::in_order;
-use super::interface::{Denied, Outcome, Risk, ServerProbe};
+use super::interface::Outcome;
 use super::request::Finished;
-use super::routes::Routes;
 use super::servers::Servers;
-use crate::protocol::{Failure, LockKeys, Mono, NodeId, OpId, Refusal};
+use crate::protocol::{
+    Denied, Failure, LockKeys, Mono, NodeId, OpId, Refusal, Risk, Routes, ServerProbe,
+};
 use std::time::Duration;
 
 impl Machine {

@@ -1,13 +1,12 @@
 //! The interface of a manager, on one server (or one for each slot) or on several at once: its inputs and outputs.
 
 use super::idle_locks::IdleSnapshot;
-use super::routes::Routes;
 use super::stats::Stats;
 use crate::protocol::query::Page;
 use crate::protocol::survey::Survey;
 use crate::protocol::{
-    Call, Failure, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, Reply, RequestId,
-    ServerTime, TokenId,
+    Call, Denied, Failure, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, Reply, RequestId,
+    Risk, Routes, SendMode, ServerProbe, ServerTime, TokenId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -274,27 +273,6 @@ pub enum Notice {
     SameServer(String),
 }
 
-/// Why locks are less safe on a server than they could be.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Risk {
-    /// The server is one of several that take writes, each before the others have them: its name.
-    ActiveReplica(String),
-    /// The server may evict locks when its memory is full: its name, and its policy.
-    Eviction(String),
-    /// The server may lose locks when it restarts, and votes at once afterwards: its name, and why.
-    Forgets(String),
-    /// The server is a replica, so it grants no lock until it is promoted: its name.
-    Replica(String),
-}
-
-impl Risk {
-    /// Whether the server is a replica.
-    #[must_use]
-    pub const fn is_replica(&self) -> bool {
-        matches!(self, Self::Replica(_))
-    }
-}
-
 /// A change of a connection, or a message on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
@@ -340,28 +318,6 @@ pub enum Event {
     Message(Message),
     /// JavaScript showed a sign of life at this time.
     Heartbeat(Mono),
-}
-
-/// What a server denies a manager, and why.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Denied {
-    /// Publishing and subscribing.
-    pub pubsub: Option<String>,
-    /// The plain commands that take a lock, or the fence counter.
-    pub plain_commands: Option<String>,
-    /// Its clock, to scripts.
-    pub clock: Option<String>,
-}
-
-/// A server's answer to a probe: its clock, and the identity of its data.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ServerProbe {
-    /// The replication id: it changes with every promotion and every restart. None where the server does not show it.
-    pub replication_id: Option<String>,
-    /// The server's clock.
-    pub time: ServerTime,
-    /// The server's uptime. None where it does not show that.
-    pub uptime: Option<Duration>,
 }
 
 /// An order of the machine. The core carries effects out in order and never retries.
@@ -454,21 +410,6 @@ pub enum Effect {
         /// The channel.
         channel: Arc<str>,
     },
-}
-
-/// How a call is sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum SendMode {
-    /// By its hash; with others about the same lock, where that changes nothing for its caller.
-    Plain,
-    /// By its hash, alone.
-    Alone,
-    /// By its hash, after a redirection.
-    Redirected,
-    /// With its text, since the server did not know its hash.
-    WithSource,
-    /// With its text, after ASKING, to the server that the slot moves to.
-    Asking(NodeId),
 }
 
 /// A change that a server may not know of yet.

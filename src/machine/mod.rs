@@ -39,7 +39,6 @@ mod quorum;
 mod release;
 mod releasing;
 mod request;
-mod routes;
 mod server_data;
 mod servers;
 mod shard_channels;
@@ -53,13 +52,14 @@ mod waiting_room;
 mod window;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
+pub use crate::protocol::quorum::Settings;
+pub use crate::protocol::{Denied, Risk, Routes, SendMode, ServerProbe};
 pub use idle_locks::IdleSnapshot;
 pub use interface::{
-    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol,
-    Risk, SendMode, ServerProbe, UnderWay, Wait,
+    Command, Config, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol, UnderWay,
+    Wait,
 };
-pub use quorum::{Quorum, Settings};
-pub use routes::Routes;
+pub use quorum::Quorum;
 pub use stats::Stats;
 
 use self::boxed_map::BoxedMap;

@@ -1,9 +1,8 @@
 //! One request: the call of an owner on its way to a server, how it ends, and which are on their way.
 
-use super::interface::SendMode;
 use super::key_by_key::KeyByKey;
 use super::timers::Owner;
-use crate::protocol::{Call, Mono, NodeId, Refusal, Reply, RequestId, Script};
+use crate::protocol::{Call, Mono, NodeId, Refusal, Reply, RequestId, Script, SendMode};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;

@@ -1,7 +1,6 @@
 //! The data of one server and its clock, as far as a manager knows them.
 
-use super::interface::ServerProbe;
-use crate::protocol::{COUNTER_AHEAD_MAX, DRIFT, Mode, Mono, ServerTime};
+use crate::protocol::{COUNTER_AHEAD_MAX, DRIFT, Mode, Mono, ServerProbe, ServerTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

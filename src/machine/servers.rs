@@ -5,13 +5,14 @@ mod requests;
 use super::connection::{self, Connection, InFlight};
 use super::context::Context;
 use super::discovery::Discovery;
-use super::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
+use super::interface::{Effect, Notice, Outcome};
 use super::request::{CallError, Finished, Open, Sent};
-use super::routes::Routes;
 use super::server_data::ServerData;
 use super::timers::Owner;
 use super::waiting_room::WaitingRoom;
-use crate::protocol::{Failure, LockKeys, Mono, NodeId, Reply, ServerTime, Take};
+use crate::protocol::{
+    Denied, Failure, LockKeys, Mono, NodeId, Reply, Risk, Routes, ServerProbe, ServerTime, Take,
+};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;

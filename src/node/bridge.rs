@@ -6,9 +6,8 @@ use super::logins::{LoginAnswer, Logins};
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
 use super::texts::OutcomeText;
-use crate::core::{Caller, Handle, Reader, Submission, WeakHandle, end_all};
+use crate::core::{Caller, Handle, Reader, Submission, WeakHandle, end_all, survey};
 use crate::faults;
-use crate::keeper;
 use crate::machine::{Command, OpId};
 use napi::Env;
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
@@ -150,7 +149,7 @@ impl Bridge {
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split(&self.logins)?;
-        keeper::survey(endpoint, questions, OpId(entry), caller).map_err(|error| no_keeper(&error))
+        survey(endpoint, questions, OpId(entry), caller).map_err(|error| no_keeper(&error))
     }
 }
 

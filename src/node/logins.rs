@@ -1,7 +1,7 @@
 //! Logins that functions of JavaScript give.
 
-use super::options::ManagerTlsOptions;
-use super::records::millis;
+use super::numbers::millis;
+use super::tls::ManagerTlsOptions;
 use crate::server::{Asked, Credentials, Login, Tls};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};

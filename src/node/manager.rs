@@ -1,8 +1,9 @@
 //! One manager, as JavaScript uses it.
 
 use super::completions::{Completions, writable};
+use super::numbers::number;
 use super::outbox::RECORD_LENGTH;
-use super::records::{Operation, number, read_lease, read_operations, read_time};
+use super::records::{Operation, read_lease, read_operations, read_time};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;

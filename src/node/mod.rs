@@ -17,6 +17,7 @@ mod completions;
 mod event_loop;
 mod logins;
 mod manager;
+mod numbers;
 mod options;
 mod outbox;
 #[cfg(unix)]
@@ -25,6 +26,7 @@ mod records;
 #[cfg(all(feature = "faults", not(test)))]
 mod samples;
 mod texts;
+mod tls;
 mod uv;
 
 /// With the allocator of musl an acquire and its release cost a third more CPU.

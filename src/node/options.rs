@@ -1,12 +1,14 @@
 //! The options of a manager, as JavaScript passes them.
 
 use super::logins::{AskLogin, Logins};
-use super::records::{REPLICAS_MAJORITY, millis};
+use super::numbers::millis;
+use super::records::REPLICAS_MAJORITY;
+use super::tls::ManagerTlsOptions;
 use crate::machine::{Config, Polling, Settings};
 use crate::protocol::Mono;
 use crate::protocol::message::{inbox, notices};
 use crate::server::{
-    Address, Credentials, Endpoint, MemoryStore, Replicas, Sentinel, Sentinels, Tls, TlsOptions,
+    Address, Credentials, Endpoint, MemoryStore, Replicas, Sentinel, Sentinels, Tls,
 };
 use napi_derive::napi;
 use std::sync::Arc;
@@ -215,28 +217,6 @@ impl ManagerOptions {
             linger_max: usize::try_from(self.linger_max).unwrap_or(usize::MAX),
         };
         Ok((config, endpoint))
-    }
-}
-
-/// TLS options; certificates and keys are PEM.
-#[napi(object)]
-pub struct ManagerTlsOptions {
-    /// The trusted certificates; null for the system's roots.
-    pub ca: Option<String>,
-    /// The client's certificate, followed by its chain up to the CA.
-    pub cert: Option<String>,
-    /// The private key of `cert`.
-    pub key: Option<String>,
-    /// The server name; null for the host.
-    pub servername: Option<String>,
-    /// Whether the server's certificate is checked.
-    pub reject_unauthorized: bool,
-}
-
-impl From<ManagerTlsOptions> for TlsOptions {
-    fn from(options: ManagerTlsOptions) -> Self {
-        let ManagerTlsOptions { ca, cert, key, servername, reject_unauthorized } = options;
-        Self { ca, cert, key, server_name: servername, verify: reject_unauthorized }
     }
 }
 

@@ -24,6 +24,7 @@
 
 #![expect(unreachable_pub, reason = "napi exports nothing that is not `pub`")]
 
+use super::numbers::{LEASE_ENDLESS, millis, ms, number, whole};
 use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
 use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
@@ -56,9 +57,6 @@ pub const SHARE_UNLIMITED: f64 = 0.0;
 /// The `ttl` of an extension: the lease's last one.
 #[napi]
 pub const TTL_UNCHANGED: f64 = -1.0;
-/// The remaining time of a lease that never ends by itself.
-#[napi]
-pub const LEASE_ENDLESS: f64 = -1.0;
 /// The number of `replicas` that stands for a majority.
 #[napi]
 pub const REPLICAS_MAJORITY: u32 = 0;
@@ -374,11 +372,6 @@ fn finite(ms: f64) -> Option<Duration> {
     ms.is_finite().then(|| millis(ms))
 }
 
-/// A time in ms, which TypeScript has checked.
-pub(super) const fn millis(ms: f64) -> Duration {
-    Duration::from_millis(whole(ms))
-}
-
 /// A lease's number in JavaScript.
 pub(super) const fn read_lease(lease: f64) -> LeaseId {
     LeaseId(whole(lease))
@@ -387,16 +380,6 @@ pub(super) const fn read_lease(lease: f64) -> LeaseId {
 /// A moment of a manager's clock, in µs.
 pub(super) const fn read_time(us: f64) -> Mono {
     Mono::from_micros(whole(us))
-}
-
-/// TypeScript has checked that these are whole, positive and below 2^53.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and TypeScript has checked the range"
-)]
-const fn whole(value: f64) -> u64 {
-    value as u64
 }
 
 /// The record of a heartbeat.
@@ -511,13 +494,4 @@ fn outcome_text(outcome: Outcome) -> Option<OutcomeText> {
         | Outcome::Internal
         | Outcome::Lost => return None,
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fences, lease numbers and counts stay below 2^53")]
-pub(super) const fn number(value: u64) -> f64 {
-    value as f64
-}
-
-fn ms(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1000.0).round()
 }

@@ -1,6 +1,6 @@
 //! The objects that accompany a record: texts, pages of a query, answers of servers.
 
-use super::records::{LEASE_ENDLESS, number};
+use super::numbers::{LEASE_ENDLESS, number};
 use crate::protocol::query::{Holding, Page, Waiting};
 use crate::protocol::survey::{Answer, Survey};
 use napi_derive::napi;

@@ -1,6 +1,6 @@
 //! Owner tokens, which name the holders of locks.
 
-use super::call::Mode;
+use super::mode::Mode;
 use super::text;
 use std::fmt;
 use std::sync::Arc;

@@ -3,9 +3,8 @@
 use super::embedded;
 use super::redis::{self, Directory, Link};
 use super::{Address, Deliver, Endpoint, Incoming, Item, Login, Welcome};
-use crate::machine::{NodeId, TokenId};
 use crate::protocol::query::{Page, Question};
-use crate::protocol::{Failure, Refusal};
+use crate::protocol::{Failure, NodeId, Refusal, TokenId};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

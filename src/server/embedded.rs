@@ -7,9 +7,10 @@ use super::redis::query::inspection;
 pub(crate) use super::redis::wire::{Plain, taken};
 use super::redis::{Command, Dialect, wire};
 use super::{Clock, Deliver, Incoming, Item, Welcome};
-use crate::machine::{Denied, ServerProbe};
 use crate::protocol::query::{Page, Question};
-use crate::protocol::{Call, Counters, Failure, Message, Mono, Reply, Script, ServerTime};
+use crate::protocol::{
+    Call, Counters, Denied, Failure, Message, Mono, Reply, Script, ServerProbe, ServerTime,
+};
 pub(crate) use redis::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Which servers hold the locks of a manager, and how to reach them.
 
 use super::{Clock, Credentials, MemoryStore, Tls};
-use crate::machine::Settings;
+use crate::protocol::quorum::Settings;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! What the core and a connection tell each other.
 
 use super::{Abilities, Login};
-use crate::machine::{Denied, RequestId, Risk, SendMode, ServerProbe, TokenId};
-use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply};
+use crate::protocol::{
+    Call, Denied, Failure, Message, Mono, Refusal, Reply, RequestId, Risk, SendMode, ServerProbe,
+    TokenId,
+};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -27,8 +27,6 @@ mod test_access;
 mod wake;
 mod withdrawal;
 
-pub use self::servers::Settings;
-
 use self::ballot::{Ballot, Ballots, Grantee, Question, Vote, majority};
 use self::candidacy::{Candidacies, Candidacy, NodeRequest, Reach, without_attempt};
 use self::servers::Servers;
@@ -38,14 +36,13 @@ use crate::machine::Machine;
 use crate::machine::connection::{self, InFlight};
 use crate::machine::context::Context;
 use crate::machine::idle_locks::IdleSnapshot;
-use crate::machine::interface::{
-    Command, Config, Effect, Event, Outcome, Protocol, SendMode, UnderWay,
-};
+use crate::machine::interface::{Command, Config, Effect, Event, Outcome, Protocol, UnderWay};
 use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
+use crate::protocol::quorum::Settings;
 use crate::protocol::{
     Call, Failure, Held, Intent, LeaseId, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId,
-    ServerTime, Token, WRONG_TYPE,
+    SendMode, ServerTime, Token, WRONG_TYPE,
 };
 use std::collections::VecDeque;
 use std::time::Duration;

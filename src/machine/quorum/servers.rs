@@ -4,10 +4,12 @@ use super::ballot::{Vote, majority};
 use super::candidacy::NodeRequest;
 use crate::machine::connection::{self, Connection, InFlight};
 use crate::machine::context::Context;
-use crate::machine::interface::{Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe};
+use crate::machine::interface::{Effect, Event, Notice};
 use crate::machine::timers::Timer;
+use crate::protocol::quorum::Settings;
 use crate::protocol::{
-    COUNTER_AHEAD_MAX, FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, ServerTime,
+    COUNTER_AHEAD_MAX, Denied, FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, Risk, SendMode,
+    ServerProbe, ServerTime,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,18 +21,6 @@ const UPTIME_MARGIN: Duration = Duration::from_secs(1);
 /// How far a proposed fence is ahead of the servers' clocks, in µs: time for the way there. After a loss of the counters,
 /// fences go on from the clocks, so they must not be far behind.
 const PROPOSAL_AHEAD_US: u64 = 50_000;
-
-/// The settings of a quorum, besides a manager's [`Config`](crate::machine::Config).
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The names of the servers for people, without login, by node number.
-    pub servers: Vec<String>,
-    /// How long a server may take for one round of a ballot. At most a tenth of the lease counts.
-    pub node_timeout: Duration,
-    /// The longest lease that any manager takes on these servers: one that has restarted has no vote for this long,
-    /// since it may have lost locks. None where the data survive every restart.
-    pub longest_lease: Option<Duration>,
-}
 
 #[derive(Debug)]
 pub(super) struct Servers {

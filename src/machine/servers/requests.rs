@@ -12,12 +12,12 @@
 use super::Servers;
 use crate::machine::connection::InFlight;
 use crate::machine::context::Context;
-use crate::machine::interface::{Effect, Outcome, SendMode};
+use crate::machine::interface::{Effect, Outcome};
 use crate::machine::request::{CallError, Fallback, Finished, Open, Sent};
 use crate::machine::timers::{Owner, Timer};
 use crate::machine::waiting_room::Rank;
 use crate::protocol::{
-    Call, Failure, LockKeys, Mono, NodeId, Refusal, Reply, RequestId, Take, TokenId,
+    Call, Failure, LockKeys, Mono, NodeId, Refusal, Reply, RequestId, SendMode, Take, TokenId,
 };
 use crate::slim::Slim;
 use std::time::Duration;

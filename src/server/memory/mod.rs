@@ -27,7 +27,9 @@ pub(crate) use keyspace::Entries;
 
 use crate::protocol::ServerTime;
 use commands::Caller;
-use keyspace::{Keyspace, Shared, access};
+#[cfg(any(test, fuzzing))]
+use keyspace::Keyspace;
+use keyspace::{Shared, access};
 use lua::Engine;
 use redis::Value;
 

@@ -2,8 +2,7 @@
 
 use super::handshake::{self, Purpose};
 use super::{Directory, Link, cluster, sentinel};
-use crate::machine::NodeId;
-use crate::protocol::Failure;
+use crate::protocol::{Failure, NodeId};
 use crate::server::{Address, Deliver, Endpoint, Welcome};
 use std::sync::Arc;
 

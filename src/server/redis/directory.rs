@@ -1,8 +1,7 @@
 //! A manager's knowledge of its servers, kept between connections.
 
 use super::slots::{Name, Slots};
-use crate::machine::{NodeId, Routes};
-use crate::protocol::Failure;
+use crate::protocol::{Failure, NodeId, Routes};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,8 +11,9 @@ use super::subscriber::Subscription;
 use super::together::{Apart, Callers, Sending, Together};
 use super::{Directory, tls, values, wire};
 use crate::faults;
-use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Call, Failure, Mono, Refusal, Reply, Script, Token};
+use crate::protocol::{
+    Call, Failure, Mono, Refusal, Reply, RequestId, Script, SendMode, Token, TokenId,
+};
 use crate::server::{Incoming, Item, Login};
 use redis::{PushKind, Value};
 use std::collections::VecDeque;

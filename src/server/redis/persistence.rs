@@ -2,7 +2,7 @@
 
 use super::values;
 use super::wire::info_field;
-use crate::machine::Risk;
+use crate::protocol::Risk;
 use redis::{Pipeline, Value};
 
 /// Asks for a server's persistence settings.

@@ -9,8 +9,7 @@
 use super::dialogue::Dialogue;
 use super::{Directory, wire};
 use crate::faults::{self, OnPanic};
-use crate::machine::TokenId;
-use crate::protocol::{DEFECT, Failure, Refusal};
+use crate::protocol::{DEFECT, Failure, Refusal, TokenId};
 use crate::server::{Credentials, Deliver, Endpoint, Incoming, Login, Replicas};
 use redis::{Pipeline, Value};
 use std::sync::Arc;

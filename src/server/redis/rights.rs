@@ -3,8 +3,7 @@
 use super::dialect::{Delete, Dialect};
 use super::probe::{self, Refused};
 use super::wire;
-use crate::machine::Denied;
-use crate::protocol::{CounterKey, Counters, Failure, Refusal, WRONG_TYPE};
+use crate::protocol::{CounterKey, Counters, Denied, Failure, Refusal, WRONG_TYPE};
 use redis::{Pipeline, Value};
 
 /// A value that no counter has, so that a compare-and-delete with it deletes nothing.

@@ -8,10 +8,9 @@ use super::link::Link;
 use super::slots::Name as Named;
 use super::{Directory, wire};
 use crate::faults::{self, OnPanic};
-use crate::machine::Risk;
-use crate::protocol::{DEFECT, Failure, Mono};
+use crate::protocol::{DEFECT, Failure, Mono, Risk};
 use crate::server::{
-    Address, Credentials, Deliver, Endpoint, Incoming, Sentinel, Sentinels, Welcome, events::naming,
+    Address, Deliver, Endpoint, Incoming, Sentinel, Sentinels, Welcome, events::naming,
 };
 use redis::{PushKind, Value};
 use std::collections::BTreeMap;
@@ -288,6 +287,7 @@ pub(super) fn successor(push: &Value, master: &str) -> Option<Named> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Credentials;
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())

@@ -4,8 +4,9 @@
 //! The script carries all of them out as if each were asked right after the other, or none: then the machine sends each alone.
 //! As long as others wait for a lock its requests are sent alone at once.
 
-use crate::machine::{RequestId, SendMode};
-use crate::protocol::{Call, Failure, Intent, LockKeys, Mode, Reply, ServerTime};
+use crate::protocol::{
+    Call, Failure, Intent, LockKeys, Mode, Reply, RequestId, SendMode, ServerTime,
+};
 use crate::server::Item;
 use rustc_hash::FxHashMap;
 use std::time::Duration;

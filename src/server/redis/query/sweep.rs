@@ -4,9 +4,8 @@
 //! read, which slots it has, and whether some are on their way from it. If these are not those of the beginning, all are read
 //! once more: then each key that had left before it was read is where it went.
 
-use crate::machine::{NodeId, Routes};
 use crate::protocol::query::Question;
-use crate::protocol::{Failure, LockKeys};
+use crate::protocol::{Failure, LockKeys, NodeId, Routes};
 use crate::server::redis::servers::servers;
 use crate::server::redis::{Directory, cluster};
 use crate::server::{Address, Endpoint};

@@ -3,8 +3,7 @@
 
 use super::super::Command;
 use super::encode::write_script;
-use crate::machine::SendMode;
-use crate::protocol::{Call, Counters, Intent, Mode, Script};
+use crate::protocol::{Call, Counters, Intent, Mode, Script, SendMode};
 
 /// The answer to a call that needs the clock.
 const REFUSAL: &str = "NOCLOCK scripts on this server may not run TIME, which everything but exclusive locks \

@@ -5,8 +5,7 @@ use super::super::dialect::{Delete, Dialect};
 use super::clockless;
 use super::encode::write_script;
 use super::plain::{Plain, write_plain};
-use crate::machine::SendMode;
-use crate::protocol::Call;
+use crate::protocol::{Call, SendMode};
 
 /// The command that runs `call` by the hash of its script, or the last one of a call of plain commands.
 pub(in crate::server) fn command(call: &Call, dialect: Dialect) -> Command {

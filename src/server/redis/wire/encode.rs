@@ -2,9 +2,8 @@
 
 use super::super::command::{Command, Word};
 use super::super::dialect::Delete;
-use crate::machine::SendMode;
 use crate::protocol::message::free_channel;
-use crate::protocol::{Call, Counters, Intent, LockKeys, Mode, Script, Token};
+use crate::protocol::{Call, Counters, Intent, LockKeys, Mode, Script, SendMode, Token};
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
 

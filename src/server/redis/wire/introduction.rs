@@ -2,8 +2,7 @@
 
 use super::info::{info_field, too_old};
 use super::{brief, error_reply, lasting};
-use crate::machine::{Risk, ServerProbe};
-use crate::protocol::{Failure, Refusal, ServerTime, exact};
+use crate::protocol::{Failure, Refusal, Risk, ServerProbe, ServerTime, exact};
 use redis::{Pipeline, Value};
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 //!
 //! Without a Cluster there is one server, and all locks are on it.
 
-use crate::protocol::{LockKeys, NodeId, SLOTS};
+use super::ids::NodeId;
+use super::keys::{LockKeys, SLOTS};
 
 /// Which server has which slot. Empty where there is only one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -32,11 +33,11 @@ impl Routes {
         self.0.get(usize::from(keys.slot())).copied().unwrap_or_default()
     }
 
-    pub(super) fn has(&self, node: NodeId) -> bool {
+    pub(crate) fn has(&self, node: NodeId) -> bool {
         self.0.is_empty() || self.0.contains(&node)
     }
 
-    pub(super) fn set(&mut self, keys: &LockKeys, node: NodeId) {
+    pub(crate) fn set(&mut self, keys: &LockKeys, node: NodeId) {
         if let Some(route) = self.0.get_mut(usize::from(keys.slot())) {
             *route = node;
         }

@@ -1,4 +1,5 @@
-//! The one thread that carries every manager of the process.
+//! The keeper: one thread of the process, for all managers. It opens connections, runs timeouts and renewals on time
+//! whatever JavaScript does, and reads where the event loop does not.
 
 use crate::server;
 use std::io;
@@ -13,13 +14,13 @@ const LOOKUPS_MAX: usize = 64;
 
 /// The runtime of the process, started by the first call. It lives as long as the process: nothing joins its
 /// thread, so the end of an environment never waits for it.
-pub(crate) fn get() -> io::Result<Handle> {
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(handle) = &*runtime {
+pub(crate) fn runtime() -> io::Result<Handle> {
+    let mut started = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*started {
         return Ok(handle.clone());
     }
     let handle = start().map_err(server::explained)?;
-    *runtime = Some(handle.clone());
+    *started = Some(handle.clone());
     Ok(handle)
 }
 

@@ -1,0 +1,39 @@
+//! What a hold has of its lock.
+
+use std::num::NonZeroU64;
+
+/// The part of a lock that a token has or requests.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// The whole lock.
+    #[default]
+    Exclusive,
+    /// A share, beside others.
+    Shared {
+        /// How many permits may be held at once when it is granted, with its own; none for any number.
+        limit: Option<NonZeroU64>,
+        /// How many of them it has: all or none. One without a limit.
+        permits: NonZeroU64,
+    },
+}
+
+impl Mode {
+    /// A share beside any number of others.
+    pub const SHARED: Self = Self::Shared { limit: None, permits: NonZeroU64::MIN };
+
+    /// A share with so many permits of `limit`. At least one, and a share without a limit has no more.
+    #[must_use]
+    pub const fn permits(permits: u64, limit: u64) -> Self {
+        let limit = NonZeroU64::new(limit);
+        match NonZeroU64::new(permits) {
+            Some(permits) if limit.is_some() => Self::Shared { limit, permits },
+            _ => Self::Shared { limit, permits: NonZeroU64::MIN },
+        }
+    }
+
+    /// Whether it is a share.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+}
