@@ -466,17 +466,14 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if permits > 1 and not redis.call(", "if permits > 1 and redis.call("),
     ),
     (
-        "the permits of a share that has ended stay taken",
+        "the permits of a share that is gone stay taken",
         Kind::Steady,
         script("if permits > 1 and removed > 0 then", "if false then"),
     ),
     (
-        "a release gives one permit of several back",
+        "a waiter that leaves gives permits back that it never had",
         Kind::Steady,
-        script(
-            "if permits > 1 then\n    change_permits(shared_key, 1 - permits)",
-            "if false then\n    change_permits(shared_key, 1 - permits)",
-        ),
+        script("if permits > 1 and removed > 0 then", "if permits > 1 then"),
     ),
     (
         "a permit is handed off beside several others beyond its limit",
@@ -610,7 +607,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "an adopted share stays with its former owner as well",
         Kind::Steady,
         script(
-            "notify_owner(lock, 'adopted', owner)\n  remove_share(lock, owner)",
+            "notify_owner(lock, 'adopted', owner)\n  remove_share(lock.shared_key, owner)",
             "notify_owner(lock, 'adopted', owner)",
         ),
     ),

@@ -40,8 +40,8 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0 then
     is_taken = redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms)
   else
     --#include clock.lua
-    --#include share_room.lua
-    members, value, now_ms = find_share_room(lock_key, shared_key, token, intent, limit)
+    --#include room_for_one.lua
+    members, value, now_ms = find_room_for_one(lock_key, shared_key, token, intent, limit)
     is_taken = members
   end
 end

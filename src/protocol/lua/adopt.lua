@@ -50,7 +50,7 @@ local share_ends_ms = limit ~= WHOLE and permits_of(owner) == permits_of(token) 
 local fence
 if share_ends_ms then
   notify_owner(lock, 'adopted', owner)
-  remove_share(lock, owner)
+  remove_share(lock.shared_key, owner)
   fence = next_fence(lock, 1, epoch_us)
   add_share(lock, token, math.max(share_ends_ms, ends_ms), fence)
 else

@@ -30,11 +30,7 @@ local now_ms = math.floor(server_time_us() / 1000)
 local range = redis.call('ZRANGE', shared_key, -2, -1, 'WITHSCORES')
 local last_ms = tonumber(range[3] == token and range[2] or range[4])
 if last_ms and last_ms > now_ms then
-  redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
-  local permits = permits_of(token)
-  if permits > 1 then
-    change_permits(shared_key, 1 - permits)
-  end
+  remove_share(shared_key, token)
   redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))
 else
   redis.call('DEL', lock_key)

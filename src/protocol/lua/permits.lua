@@ -1,4 +1,4 @@
--- permits: how many permits the shares of a lock have.
+-- permits: how many permits the shares of a lock have, and how a share gives its own back.
 
 -- The permits of the share of `token`. The token tells them, if there is more than one.
 local function permits_of(token)
@@ -17,5 +17,13 @@ local function change_permits(shared_key, change)
     redis.call('ZADD', shared_key, string.format('%.0f', -further), '*')
   else
     redis.call('ZREM', shared_key, '*')
+  end
+end
+
+-- Removes the share of `token` and its records, and gives its permits back. A token without a share has none to give.
+local function remove_share(shared_key, token)
+  local removed, permits = redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token), permits_of(token)
+  if permits > 1 and removed > 0 then
+    change_permits(shared_key, 1 - permits)
   end
 end

@@ -30,11 +30,7 @@ end
 local ends = value == SHARED and redis.pcall('ZSCORE', shared_key, token)
 if ends and type(ends) ~= 'table' then
   local now_ms = math.floor(server_time_us() / 1000)
-  redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
-  local permits = permits_of(token)
-  if permits > 1 then
-    change_permits(shared_key, 1 - permits)
-  end
+  remove_share(shared_key, token)
   -- The lock lasts as long as its last share.
   local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
   if last_ms and last_ms > now_ms then
@@ -69,7 +65,7 @@ if is_owner then
   lock.value = nil
 elseif is_shared(lock) then
   -- The token may have a share that has ended, or whose release was cut off behind its first write.
-  remove_share(lock, token)
+  remove_share(lock.shared_key, token)
 end
 dequeue(lock, token)
 if is_shared(lock) then

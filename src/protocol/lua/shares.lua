@@ -42,13 +42,6 @@ local function add_share(lock, token, ends_ms, fence)
   lock.value = SHARED
 end
 
-local function remove_share(lock, token)
-  local removed, permits = redis.call('ZREM', lock.shared_key, token, '#' .. token, '?' .. token), permits_of(token)
-  if permits > 1 and removed > 0 then
-    change_permits(lock.shared_key, 1 - permits)
-  end
-end
-
 -- Makes the lock last as long as its last share. Every change of the shares must be followed by this.
 local function fit_to_shares(lock)
   local last_ms = tonumber(redis.call('ZRANGE', lock.shared_key, -1, -1, 'WITHSCORES')[2])

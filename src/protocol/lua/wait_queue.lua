@@ -104,7 +104,7 @@ local function purge_grants(lock)
         local manager = manager_of(token) or ''
         silent[manager] = math.max(silent[manager] or 0, -tonumber(granted_ms))
       end
-      remove_share(lock, token)
+      remove_share(lock.shared_key, token)
     end
   end
   return silent

@@ -1,8 +1,9 @@
--- share_room: whether a share can be taken without the queue. Needs constants.lua and clock.lua.
+-- room_for_one: whether a share with one permit can be taken at once, as if by has_room of shares.lua but without reading
+-- the whole lock. Needs constants.lua and clock.lua.
 
 -- The members of the set of shares, the lock's value and the time in ms if no share has ended, awaits its claim or has
 -- more than one permit, and there is room for one more with one; else nothing. lock_state.lua says what the keys hold.
-local function find_share_room(lock_key, shared_key, token, intent, limit)
+local function find_room_for_one(lock_key, shared_key, token, intent, limit)
   local members = redis.pcall('ZCOUNT', shared_key, '-inf', '+inf')
   local value = redis.call('GET', lock_key)
   local now_ms = math.floor(server_time_us() / 1000)
