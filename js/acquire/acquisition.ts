@@ -7,6 +7,7 @@ import type { OutcomeReader } from '../native/operations.js';
 import {
   AcquireOperation,
   isGrant,
+  LabelKind,
   type Outcome,
   OutcomeCode,
   readGrant,
@@ -40,7 +41,9 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
     const { lease, fence, label = this.request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
     const terms = termsOf(share, permits);
-    const grant = { name, label, mode, terms, lease, fence, leaveToExpire, awaitRelease } as const;
+    const left = { leaveToExpire, awaitRelease };
+    const isToken = (this.request.labelKind ?? LabelKind.Text) !== LabelKind.Text;
+    const grant = { name, label, isToken, mode, terms, lease, fence, ...left } as const;
     const lock = HeldLock.begin(this.#manager, grant);
     setOrigin(lock, origin);
     return lock;

@@ -91,7 +91,8 @@ async function takeTogether(
     const failed = { ...outcome, code: OutcomeCode.Internal };
     throw toError(failed, errors, 'acquire', names.join('", "'));
   }
-  const terms = { label, mode: 'exclusive', terms: '', leaveToExpire, awaitRelease } as const;
+  const left = { leaveToExpire, awaitRelease };
+  const terms = { label, isToken: false, mode: 'exclusive', terms: '', ...left } as const;
   const locks = names.map((name, i) => {
     const [lease, fence] = [leases[i] as number, fences[i] as number];
     const lock = HeldLock.begin(taker.context, { name, lease, fence, ...terms });

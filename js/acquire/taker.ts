@@ -6,7 +6,7 @@ import { checkKey, checkName, checkNames, checkSlot } from '../base/names.js';
 import { ownerIn } from '../base/owners.js';
 import { shareOf } from '../base/tokens.js';
 import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
-import { CHOSEN, type HeldLock, MADE, type ManagerContext } from '../lock/held-lock.js';
+import type { HeldLock, ManagerContext } from '../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../lock/lock.js';
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import {
@@ -24,6 +24,7 @@ import {
   adoptOperation,
   forceReleaseOperation,
   isGrant,
+  LabelKind,
   type Operation,
   type Outcome,
   OutcomeCode,
@@ -186,10 +187,11 @@ export class Taker {
   ): Promise<HeldLock> {
     this.checkNames(name);
     checkTtl(ttl);
-    const label = `${isMade ? MADE : CHOSEN}${value}`;
+    const labelKind = isMade ? LabelKind.Made : LabelKind.Chosen;
     const share = adoptedShare(mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE, token);
-    const held = { ttl, renew, leaveToExpire, label, ...share, maxHold: Number.POSITIVE_INFINITY };
-    const lock = await this.adopt(name, token, { ...this.defaultRequest, ...held });
+    const held = { ttl, renew, leaveToExpire, ...share, maxHold: Number.POSITIVE_INFINITY };
+    const request = { ...this.defaultRequest, ...held, label: value, labelKind };
+    const lock = await this.adopt(name, token, request);
     if (lock === undefined) throw this.notHeld(name);
     return lock;
   }

@@ -43,6 +43,8 @@ export interface ManagerContext {
 interface Grant {
   readonly name: string;
   readonly label: string;
+  /** Whether `label` is the whole token, which the caller has given. */
+  readonly isToken: boolean;
   readonly mode: LockMode;
   /** The limit and the permits of a share, as `termsOf` writes them. */
   readonly terms: string;
@@ -54,11 +56,6 @@ interface Grant {
   readonly awaitRelease: boolean;
 }
 
-/** The start of a label that is a whole token, which others may have, too. No other label has it. @internal */
-export const CHOSEN = '=';
-/** The start of a label that is a whole token, made for one hold. No other label has it. @internal */
-export const MADE = '!';
-
 // The flags of a lock are bits of one number, since there may be very many locks.
 const RELEASED = 1;
 /** The token was read and may be anywhere, so no other caller of this manager may own the lock with it. */
@@ -67,6 +64,8 @@ const SHARED = 4;
 const LEFT_TO_EXPIRE = 8;
 const ABANDONED = 16;
 const UNAWAITED = 32;
+/** The label is the whole token. */
+const TOKEN = 64;
 
 /** The outcome of a release that nobody awaits. */
 const UNREAD = Promise.resolve(true);
@@ -96,7 +95,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   #abort: AbortController | undefined;
 
   constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
-    const { name, label, mode, terms, lease, fence, leaveToExpire, awaitRelease } = grant;
+    const { name, label, isToken, mode, terms, lease, fence, leaveToExpire, awaitRelease } = grant;
     this.name = name;
     this.fence = fence;
     this.#manager = manager;
@@ -107,6 +106,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     this.#flags =
       (mode === 'shared' ? SHARED : 0) |
       (leaveToExpire ? LEFT_TO_EXPIRE : 0) |
+      (isToken ? TOKEN : 0) |
       (awaitRelease ? 0 : UNAWAITED);
   }
 
@@ -170,6 +170,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
       fence,
       mode,
       label: this.#label,
+      isToken: this.#is(TOKEN),
       terms: this.#terms,
       lease: this.#lease,
       leaveToExpire: false,
@@ -203,7 +204,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     // The next caller of this manager may own the lock with it.
     if (this.#is(RELEASED)) return '';
     this.#flags |= EXPORTED;
-    if (this.#label[0] === CHOSEN || this.#label[0] === MADE) return this.#label.slice(1);
+    if (this.#is(TOKEN)) return this.#label;
     const id = tokenIdOf(this.#lease);
     const token = `hf1.${this.#manager.errors.client}.${id}${this.#terms}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
@@ -268,7 +269,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
    * @internal
    */
   get owner(): string | null {
-    return ownerIn(this.#label);
+    return this.#is(TOKEN) ? null : ownerIn(this.#label);
   }
 
   /**

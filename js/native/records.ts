@@ -8,12 +8,13 @@ import { Buffer } from 'node:buffer';
 import type { QueryPage, ServerSurvey } from '../../native/binding.js';
 import { native } from './addon.js';
 
-const { LossCode, NoticeCode, OpKind, OutcomeCode, RecordKind } = native;
+const { LabelKind, LossCode, NoticeCode, OpKind, OutcomeCode, RecordKind } = native;
 const { LEASE_ENDLESS, OPERATION_LENGTH, RECORD_LENGTH, REPLICAS_MAJORITY } = native;
 const { SHARE_EXCLUSIVE, SHARE_UNLIMITED, TTL_UNCHANGED, WAIT_NEVER, WAIT_STEAL } = native;
 
 /** @internal */
 export {
+  LabelKind,
   LossCode,
   NoticeCode,
   OutcomeCode,
@@ -53,6 +54,8 @@ export interface AcquireNumbers extends HoldNumbers {
   readonly share: number;
   readonly permits: number;
   readonly label: string;
+  /** A `LabelKind`: whether `label` is the whole token, which only an adopt can have. */
+  readonly labelKind?: number;
 }
 
 /** One operation for the core. */
@@ -115,8 +118,8 @@ export function acquireAllOperation(names: readonly string[], request: AcquireNu
 
 /** Without a label the lock keeps the one in its `token`. @internal */
 export function adoptOperation(name: string, token: string, request: AcquireNumbers): Operation {
-  const { ttl, share, label } = request;
-  const numbers = [ttl, 0, share, ...holdNumbers(request)];
+  const { ttl, share, label, labelKind = LabelKind.Text } = request;
+  const numbers = [ttl, labelKind, share, ...holdNumbers(request)];
   return new OtherOperation(OpKind.Adopt, numbers, [name, token, label]);
 }
 

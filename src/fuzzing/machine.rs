@@ -7,8 +7,8 @@ use crate::machine::{
 };
 use crate::protocol::message::{Grant, Message, Taken, inbox};
 use crate::protocol::{
-    Call, EXACT_MAX, Failure, Held, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply, Script,
-    ServerTime, Take, Token,
+    Call, EXACT_MAX, Failure, Held, Label, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply,
+    Script, ServerTime, Take, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -375,7 +375,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
             Command::Acquire { name: name(bytes).to_owned(), ttl, wait, label, hold, mode }
         }
         3 => Command::Adopt {
-            label: Arc::default(),
+            label: Label::Text(Arc::default()),
             name: name(bytes).to_owned(),
             owner: bytes.pick(&["hf1.x.1", "hf1.c.1", "hf1.c.2"]).to_owned(),
             ttl: ttl(bytes),

@@ -3,10 +3,10 @@
 use super::Machine;
 use super::context::in_order;
 use super::interface::{Effect, Outcome};
-use super::lease::Leases;
+use super::lease::{Leases, Origin};
 use super::release::Release;
 use super::shard_channels::ShardChannels;
-use crate::protocol::{OpId, is_chosen};
+use crate::protocol::OpId;
 
 impl Machine {
     /// Fails open operations, releases all leases but those to keep, and ends when that is confirmed or takes too long.
@@ -29,7 +29,7 @@ impl Machine {
             let Some(held) = self.remove_lease(id) else {
                 continue;
             };
-            let chosen = is_chosen(&held.label);
+            let chosen = held.origin == Origin::ChosenToken;
             if held.leave_to_expire || (chosen && held.until <= self.context.now) {
                 self.left_to_expire.insert(id);
             } else {

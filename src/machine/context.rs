@@ -52,7 +52,7 @@ impl Context {
     }
 
     pub(super) fn token(&self, id: TokenId, mode: Mode, label: &str) -> Token {
-        self.tokens.labelled(id.0, mode, label)
+        self.tokens.number(id.0, mode, label)
     }
 
     /// The number of a token, if it is this manager's.

@@ -4,7 +4,7 @@ use super::Machine;
 use super::context;
 use super::handoff::HandoffBudget;
 use super::interface::{Effect, LossReason, Outcome};
-use super::lease::{GiveBack, Lease, PendingRenewal};
+use super::lease::{GiveBack, Lease, Origin, PendingRenewal};
 use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step};
 use super::request::{CallError, Finished};
 use super::timers::Owner;
@@ -202,7 +202,9 @@ impl Machine {
         held.pending_renewal = pending_renewal
             .or_else(|| (entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
-        held.lone_share = fast_path && mode.is_shared();
+        if fast_path && mode.is_shared() {
+            held.origin = Origin::LoneShare;
+        }
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
         if let Some(former) = takes_over {
             self.lose_adopted(&former, LossReason::Adopted, GiveBack::IfUncertain);

@@ -5,8 +5,8 @@ use super::stats::Stats;
 use crate::protocol::query::Page;
 use crate::protocol::survey::Survey;
 use crate::protocol::{
-    Call, Denied, Failure, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, Reply, RequestId,
-    Risk, Routes, SendMode, ServerProbe, ServerTime, TokenId,
+    Call, Denied, Failure, Label, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, Reply,
+    RequestId, Risk, Routes, SendMode, ServerProbe, ServerTime, TokenId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,9 +104,8 @@ pub enum Command {
         name: String,
         /// The owner's token.
         owner: String,
-        /// The label in the new owner's token; empty for that in the owner's. Or a whole token that no manager makes: `!` and
-        /// one that is used for this hold alone, or `=` and one that other processes may have, now or later.
-        label: Arc<str>,
+        /// The label in the new owner's token; empty for that in the owner's. Or the whole new token, one that no manager makes.
+        label: Label,
         /// The lease.
         ttl: Duration,
         /// The terms of the hold.

@@ -17,7 +17,7 @@ use super::interface::{Effect, Hold, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, lease_until,
+    Call, Label, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, lease_until,
     valid_until,
 };
 use rustc_hash::FxHashMap;
@@ -36,6 +36,7 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Lease {
     pub(super) id: LeaseId,
     pub(super) keys: LockKeys,
+    /// The label in its token, or the whole token if its caller has given that.
     pub(super) label: Arc<str>,
     pub(super) mode: Mode,
     pub(super) fence: u64,
@@ -67,12 +68,36 @@ pub(super) struct Lease {
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
-    /// This share was taken on the fast path. If others have joined since, the server has a later fence for it.
-    pub(super) lone_share: bool,
+    pub(super) origin: Origin,
 }
 
 // What is a multiple of 16 bytes and eight more wastes nothing in the usual allocators.
 const _: () = assert!(size_of::<Lease>() <= 136);
+
+/// How a lock was got, as far as that matters later.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Origin {
+    /// As most are.
+    Plain,
+    /// This share was taken on the fast path. If others have joined since, the server has a later fence for it.
+    LoneShare,
+    /// Its caller has chosen its token when it took the lock over: others may have it. No other caller gets such a lock
+    /// without the server.
+    ChosenToken,
+    /// Its caller has made its token for this hold when it took the lock over.
+    MadeToken,
+}
+
+impl Origin {
+    /// Of a lock that was taken over under a label.
+    pub(super) fn of(label: &Label) -> Self {
+        match label {
+            Label::Text(_) => Self::Plain,
+            Label::Chosen(_) => Self::ChosenToken,
+            Label::Made(_) => Self::MadeToken,
+        }
+    }
+}
 
 /// The renewal that a fresh lease still needs, even if it is not renewed otherwise.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -123,7 +148,7 @@ impl Lease {
             notice: None,
             asked: false,
             uncertain: false,
-            lone_share: false,
+            origin: Origin::Plain,
         }
     }
 
@@ -221,7 +246,9 @@ impl Lease {
     /// has never waited, so no message grants it anything.
     const fn is_of_this_grant(&self, script: Option<Script>, reply: &Reply) -> bool {
         match reply {
-            Reply::Granted { fence } => *fence == self.fence || self.lone_share,
+            Reply::Granted { fence } => {
+                *fence == self.fence || matches!(self.origin, Origin::LoneShare)
+            }
             Reply::Owner(true) => !matches!(script, Some(Script::Claim)),
             _ => true,
         }
@@ -301,6 +328,9 @@ impl Leases {
     }
 
     pub(super) fn token_of(context: &Context, held: &Lease) -> Token {
+        if matches!(held.origin, Origin::ChosenToken | Origin::MadeToken) {
+            return Token::from_text(&held.label);
+        }
         context.token(held.id.token_id(), held.mode, &held.label)
     }
 

@@ -12,7 +12,7 @@ use super::servers::Servers;
 use super::timers::Owner;
 use super::waiting_room::Rank;
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId, is_chosen,
+    Call, Label, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) enum Purpose {
     /// Begin a lease of this number.
     Adopt {
         id: TokenId,
-        label: Arc<str>,
+        label: Label,
         hold: Hold,
     },
     Downgrade(LeaseId),
@@ -116,7 +116,7 @@ impl OneShot {
     pub(super) fn is_given_back(&self) -> bool {
         match (&self.purpose, &self.call) {
             // Only the server ends a lock that is left to expire, or one under a value that another process may have.
-            (Purpose::Adopt { hold, label, .. }, _) => !hold.leave_to_expire && !is_chosen(label),
+            (Purpose::Adopt { hold, label, .. }, _) => !hold.leave_to_expire && !label.is_chosen(),
             (Purpose::AcquireAll { .. }, _) => true,
             _ => false,
         }

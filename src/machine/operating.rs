@@ -2,14 +2,14 @@
 
 use super::Machine;
 use super::interface::{Hold, LossReason, Outcome};
-use super::lease::{GiveBack, Lease, Leases, Loss};
+use super::lease::{GiveBack, Lease, Leases, Loss, Origin};
 use super::one_shot;
 use super::one_shot::{OneShot, Purpose};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, OpId, Reply, ServerTime, Token, TokenId, is_chosen,
-    is_whole, valid_until,
+    Call, Label, LeaseId, LockKeys, Mode, Mono, OpId, Reply, ServerTime, Token, TokenId,
+    valid_until,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,22 @@ impl Machine {
         keys: LockKeys,
         owner: Token,
         (ttl, mode): (Duration, Mode),
-        (label, hold): (Arc<str>, Hold),
+        (label, hold): (Label, Hold),
     ) {
         let id = self.context.next_token_id();
-        let label = if label.is_empty() { owner.label().into() } else { label };
         // The share of the owner is taken over with all its permits.
         let mode = if mode.is_shared() { owner.share() } else { mode };
-        let token = self.context.token(id, mode, &label);
+        let (label, token) = match label {
+            Label::Chosen(ref value) | Label::Made(ref value) => {
+                let token = Token::from_text(value);
+                (label, token)
+            }
+            Label::Text(label) => {
+                let label = if label.is_empty() { owner.label().into() } else { label };
+                let token = self.context.token(id, mode, &label);
+                (Label::Text(label), token)
+            }
+        };
         self.end_releases_of(&token);
         let call = Call::Adopt { keys, token, epoch: ServerTime::default(), owner, ttl, mode };
         self.begin_one_shot(op, call, Purpose::Adopt { id, label, hold });
@@ -208,7 +217,7 @@ impl Machine {
         else {
             return Outcome::Internal;
         };
-        if is_chosen(&label) && shot.uncertain && owner != token && self.has_lost(&owner) {
+        if label.is_chosen() && shot.uncertain && owner != token && self.has_lost(&owner) {
             // Since that lock may have ended, another process may have the value by now.
             return Outcome::Connection(format!(
                 "no answer came while its former lease lasted; it may be held under the chosen value until a lease of \
@@ -217,8 +226,8 @@ impl Machine {
             ));
         }
         // A caller that has named a token for its own lock loses nothing.
-        let is_whole = is_whole(&label);
-        let reason = if is_whole { LossReason::Ended } else { LossReason::Adopted };
+        let is_token = label.is_token();
+        let reason = if is_token { LossReason::Ended } else { LossReason::Adopted };
         // To give back what has the token of the new lease would release that.
         let give_back = if owner == token { GiveBack::Never } else { GiveBack::IfUncertain };
         self.lose_adopted(&owner, reason, give_back);
@@ -232,12 +241,17 @@ impl Machine {
                 "the answer took longer than the lease of {ms} ms"
             ));
         }
-        let told = (!label.is_empty()).then(|| label.to_string());
-        let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
+        let origin = Origin::of(&label);
+        let other_label = match &label {
+            Label::Text(label) if !label.is_empty() => Some(label.to_string()),
+            _ => None,
+        };
+        let mut held = Lease::new(new, keys, label.into_text(), mode, ttl, fence, until);
+        held.origin = origin;
         // A late repeat takes the lock only from its former owner.
-        held.uncertain = shot.uncertain && !is_whole;
+        held.uncertain = shot.uncertain && !is_token;
         self.begin_lease(held, terms);
-        Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
+        Outcome::Acquired { lease: LeaseId::first(new), fence, label: other_label }
     }
 
     /// Whether `owner` is a token of this manager under which it holds nothing any more.

@@ -1,12 +1,12 @@
 //! Releasing at the server, for callers, and of grants that no caller uses.
 
 use super::context::in_order;
-use super::lease::Leases;
+use super::lease::{Leases, Origin};
 use super::release::{Release, Successor};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use super::{Leaving, Machine};
-use crate::protocol::{LockKeys, Mono, Token, TokenId, is_chosen};
+use crate::protocol::{LockKeys, Mono, Token, TokenId};
 use crate::slim::Slim;
 
 /// A lock that is held for longer, in round trips, the grant's own included, is released by the script that serves waiters.
@@ -28,7 +28,7 @@ impl Machine {
         if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }
-        let chosen = is_chosen(&held.label);
+        let chosen = held.origin == Origin::ChosenToken;
         let token = Leases::token_of(&self.context, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         release.chosen = chosen;
@@ -37,7 +37,7 @@ impl Machine {
             release.op = Some(op);
         }
         release.shared = held.mode.is_shared();
-        release.fast_path = (held.lone_share || !release.shared)
+        release.fast_path = (held.origin == Origin::LoneShare || !release.shared)
             && held.pending_renewal.is_none()
             && !held.uncertain
             // That may need a second request.

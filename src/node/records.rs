@@ -6,7 +6,7 @@
 //! |---|---|---|---|---|---|---|
 //! | `Acquire` | entry | ttl | wait | share | hold | permits |
 //! | `AcquireAll` | entry | ttl | number of names | | hold | |
-//! | `Adopt` | entry | ttl | | share | hold | |
+//! | `Adopt` | entry | ttl | `LabelKind` | share | hold | |
 //! | `Cancel`, `Close` | entry | | | | | |
 //! | `Downgrade`, `StopRenewing` | entry | lease | | | | |
 //! | `Extend`, `ExpireIn` | entry | lease | ttl | | | |
@@ -29,7 +29,7 @@ use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
 use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
 use crate::protocol::query::Question;
-use crate::protocol::{Mode, Mono};
+use crate::protocol::{Label, Mode, Mono};
 use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,18 @@ pub const TTL_UNCHANGED: f64 = -1.0;
 #[napi]
 pub const REPLICAS_MAJORITY: u32 = 0;
 
+/// What the label of an `Adopt` is.
+#[napi]
+#[derive(Clone, Copy, Debug)]
+pub enum LabelKind {
+    /// The text at the end of the token; empty for that of the owner's.
+    Text = 0,
+    /// The whole token, which the caller has chosen.
+    Chosen = 1,
+    /// The whole token, made for this hold.
+    Made = 2,
+}
+
 /// The kind of an operation, and its strings. `src/node/records.rs` begins with a table of its numbers.
 #[napi]
 pub enum OpKind {
@@ -76,7 +88,7 @@ pub enum OpKind {
     Release = 4,
     /// None.
     Downgrade = 5,
-    /// Name, token, label or `=` or `!` and the new token, or empty.
+    /// Name, token, label.
     Adopt = 6,
     /// Name, owners.
     ForceRelease = 7,
@@ -235,6 +247,18 @@ impl Strings<'_, '_> {
     }
 }
 
+/// The label of an adopt. `kind`: a [`LabelKind`].
+fn read_label(kind: f64, strings: &mut Strings<'_, '_>) -> Option<Label> {
+    const CHOSEN: u64 = LabelKind::Chosen as u64;
+    const MADE: u64 = LabelKind::Made as u64;
+    let text = strings.next()?.into();
+    Some(match whole(kind) {
+        CHOSEN => Label::Chosen(text),
+        MADE => Label::Made(text),
+        _ => Label::Text(text),
+    })
+}
+
 /// Whether two labels are the same. Many are empty, and comparing the bytes of an empty text is slow: it has no memory,
 /// and reading from its address under a mask, as the C library does, takes a processor a hundred cycles.
 fn is_same(one: &str, other: &str) -> bool {
@@ -307,7 +331,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
         ADOPT => Command::Adopt {
             name: strings.next()?,
             owner: strings.next()?,
-            label: strings.next()?.into(),
+            label: read_label(b, strings)?,
             ttl: millis(a),
             hold: read_hold(hold)?,
             mode: read_mode(share, 1.0),

@@ -30,8 +30,8 @@ pub use reply::{COUNTER_AHEAD_MAX, EXACT_MAX, FENCE_MAX, Held, QueuePosition, Re
 pub use routes::Routes;
 pub use script::Script;
 pub use send_mode::SendMode;
-pub(crate) use token::{TICK_US, Tokens, is_chosen, is_owner, is_whole};
-pub use token::{TOKEN_PREFIX, Token};
+pub use token::{Label, TOKEN_PREFIX, Token};
+pub(crate) use token::{TICK_US, Tokens, is_owner};
 pub(crate) use validity::DRIFT;
 pub use validity::{CLAIM, drift, lease_until, valid_until};
 pub use welcome::{Denied, Risk, ServerProbe};

@@ -36,4 +36,27 @@ impl Mode {
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::Shared { .. })
     }
+
+    /// The limit and the permits as they stand behind the number of a token, `[/<limit>[/<permits>]]`, in parts; none without a
+    /// limit.
+    pub(super) fn terms<'a>(
+        self,
+        limit_digits: &'a mut itoa::Buffer,
+        permits_digits: &'a mut itoa::Buffer,
+    ) -> Option<[&'a str; 4]> {
+        let Self::Shared { limit: Some(limit), permits } = self else { return None };
+        let limit = limit_digits.format(limit.get());
+        Some(match permits.get() {
+            1 => ["/", limit, "", ""],
+            permits => ["/", limit, "/", permits_digits.format(permits)],
+        })
+    }
+
+    /// The share that such a text tells; none if it tells no limit.
+    pub(super) fn read_terms(terms: &str) -> Option<Self> {
+        let mut numbers = terms.strip_prefix('/')?.split('/');
+        let limit = numbers.next()?.parse().ok()?;
+        let permits = numbers.next().map_or(Some(1), |permits| permits.parse().ok())?;
+        numbers.next().is_none().then(|| Self::permits(permits, limit))
+    }
 }

@@ -13,12 +13,35 @@ pub const TOKEN_PREFIX: &str = "hf1.";
 /// name.
 const LONE_SHARE: &str = "hf1.shared.";
 
-/// The start of a label that is a whole token, which its caller has chosen. Other processes may have it at the same time,
-/// or later, for a hold of their own. No label of a caller has it.
-const CHOSEN: char = '=';
+/// The part of a token that its caller gives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Label {
+    /// The text at its end, as it is written there; empty for none.
+    Text(Arc<str>),
+    /// The whole token, which the caller has chosen. Other processes may have it at the same time, or later, for a hold of
+    /// their own.
+    Chosen(Arc<str>),
+    /// The whole token, made for one hold and never used again.
+    Made(Arc<str>),
+}
 
-/// The start of a label that is a whole token, made for one hold and never used again. No label of a caller has it.
-const MADE: char = '!';
+impl Label {
+    /// Whether it is a whole token that others may have as well.
+    pub(crate) fn is_chosen(&self) -> bool {
+        matches!(self, Self::Chosen(_))
+    }
+
+    /// Whether it is a whole token.
+    pub(crate) fn is_token(&self) -> bool {
+        !matches!(self, Self::Text(_))
+    }
+
+    /// The label in a token, or the whole token.
+    pub(crate) fn into_text(self) -> Arc<str> {
+        let (Self::Text(text) | Self::Chosen(text) | Self::Made(text)) = self;
+        text
+    }
+}
 
 /// The start of a label that names an owner: every hold of that owner has it, in any process. No other label begins so.
 const OWNER: char = '@';
@@ -26,16 +49,6 @@ const OWNER: char = '@';
 /// Whether a label names an owner.
 pub(crate) fn is_owner(label: &str) -> bool {
     label.starts_with(OWNER)
-}
-
-/// Whether a label is a whole token that others may have as well.
-pub(crate) fn is_chosen(label: &str) -> bool {
-    label.starts_with(CHOSEN)
-}
-
-/// Whether a label is a whole token.
-pub(crate) fn is_whole(label: &str) -> bool {
-    label.starts_with([CHOSEN, MADE])
 }
 
 /// The longest label of a caller, in bytes as it is written: what may not stand in a token is written as `%` and two digits.
@@ -67,53 +80,43 @@ impl Token {
         Self(text.into())
     }
 
+    fn parts(&self) -> Option<Parts<'_>> {
+        Parts::read(&self.0)
+    }
+
     /// The manager that it belongs to; none if it is not a token of holdfast.
     #[must_use]
     pub fn client(&self) -> Option<&str> {
-        let (client, _) = self.0.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
-        Some(client)
+        Some(self.parts()?.client)
     }
 
     /// The token's number, if it is one of `client`. A value that begins with a token, and goes on behind a space, is
     /// another one, which its caller has chosen.
     #[must_use]
     pub fn number(&self, client: &str) -> Option<u64> {
-        let rest = self.0.strip_prefix(TOKEN_PREFIX)?.strip_prefix(client)?.strip_prefix('.')?;
-        if rest.contains(' ') {
-            return None;
-        }
-        rest.split(['.', '/']).next()?.parse().ok()
+        let parts = self.parts().filter(|parts| parts.client == client)?;
+        parts.number.filter(|_| !self.0.contains(' '))
     }
 
     /// What its owner asked for, if it is a share: how many permits of how many.
     #[must_use]
     pub fn share(&self) -> Mode {
-        let terms = || {
-            let (_, rest) = self.0.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
-            let mut parts = rest.split('.').next()?.split('/');
-            let _number: u64 = parts.next()?.parse().ok()?;
-            let limit = parts.next()?.parse().ok()?;
-            Some(Mode::permits(
-                parts.next().map_or(Some(1), |permits| permits.parse().ok())?,
-                limit,
-            ))
-        };
-        terms().unwrap_or(Mode::SHARED)
+        let share = |parts: Parts<'_>| parts.number.and_then(|_| Mode::read_terms(parts.terms));
+        self.parts().and_then(share).unwrap_or(Mode::SHARED)
     }
 
     /// The label of a token of holdfast; empty if it has none, or one that no caller can have.
     #[must_use]
     pub fn label(&self) -> &str {
-        let rest = self.0.strip_prefix(TOKEN_PREFIX).and_then(|rest| rest.splitn(3, '.').nth(2));
         let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-%".contains(&byte);
-        rest.filter(|label| label.len() <= LABEL_MAX && label.bytes().all(may_have)).unwrap_or("")
+        let label = self.parts().map_or("", |parts| parts.label);
+        if label.len() <= LABEL_MAX && label.bytes().all(may_have) { label } else { "" }
     }
 
     /// Whether it is a hold of the owner whom `label` names.
     #[must_use]
     pub fn is_of_owner(&self, label: &str) -> bool {
-        let rest = self.0.strip_prefix(TOKEN_PREFIX).and_then(|rest| rest.splitn(3, '.').nth(2));
-        is_owner(label) && rest == Some(label)
+        is_owner(label) && self.parts().is_some_and(|parts| parts.label == label)
     }
 
     /// The value of a lock of which plain commands have taken a share for this token, the only one.
@@ -126,6 +129,25 @@ impl Token {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// What stands in a token of holdfast, see [`Token`]. [`Tokens`] writes it.
+struct Parts<'a> {
+    client: &'a str,
+    /// None if there stands something else.
+    number: Option<u64>,
+    /// Behind the number; empty without a limit.
+    terms: &'a str,
+    label: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let (client, rest) = text.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
+        let (head, label) = rest.split_once('.').unwrap_or((rest, ""));
+        let (number, terms) = head.split_at(head.find('/').unwrap_or(head.len()));
+        Some(Self { client, number: number.parse().ok(), terms, label })
     }
 }
 
@@ -145,21 +167,11 @@ impl Tokens {
         let mut number = itoa::Buffer::new();
         let number = number.format(n);
         let dot = if label.is_empty() { "" } else { "." };
-        let Mode::Shared { limit: Some(limit), permits } = mode else {
+        let (mut limit, mut permits) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let Some([slash, limit, and, permits]) = mode.terms(&mut limit, &mut permits) else {
             return Token(text::join(&[&self.start, number, dot, label]));
         };
-        let (mut most, mut own) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let most = most.format(limit.get());
-        let (slash, own) =
-            if permits.get() > 1 { ("/", own.format(permits.get())) } else { ("", "") };
-        Token(text::join(&[&self.start, number, "/", most, slash, own, dot, label]))
-    }
-
-    /// The token of a lock with this `label`, which is number `n` unless the label names the whole token.
-    pub(crate) fn labelled(&self, n: u64, mode: Mode, label: &str) -> Token {
-        label
-            .strip_prefix([CHOSEN, MADE])
-            .map_or_else(|| self.number(n, mode, label), Token::from_text)
+        Token(text::join(&[&self.start, number, slash, limit, and, permits, dot, label]))
     }
 }
 
@@ -172,6 +184,7 @@ impl fmt::Display for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn reads_the_client_the_number_and_the_label() {
@@ -216,5 +229,33 @@ mod tests {
         let share = Token::new("c0ffee", 7, "cron").lone_share();
         assert_eq!(share.as_str(), "hf1.shared.hf1.c0ffee.7.cron");
         assert_eq!(share.number("c0ffee"), None);
+    }
+
+    /// The parser of JavaScript reads the same texts: `test/base/token-texts.test.ts`, which also writes them.
+    #[test]
+    fn reads_and_writes_the_texts_of_the_other_parser() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("test/base/token-texts.tsv");
+        let texts = std::fs::read_to_string(path).unwrap();
+        assert!(texts.lines().count() > 400);
+        for line in texts.lines() {
+            let [text, client, number, permits, limit, label] =
+                line.split('\t').collect::<Vec<_>>()[..]
+            else {
+                panic!("{line:?} has other columns");
+            };
+            let token = Token::from_text(text);
+            assert_eq!(token.number(client), number.parse().ok(), "{line}");
+            let mode = match limit {
+                "" => Mode::SHARED,
+                limit => Mode::permits(permits.parse().unwrap(), limit.parse().unwrap()),
+            };
+            assert_eq!(token.share(), mode, "{line}");
+            assert_eq!(token.is_of_owner(label), label.starts_with(OWNER), "{line}");
+            assert_eq!(token.label(), if is_owner(label) { "" } else { label }, "{line}");
+            if let Ok(number) = number.parse() {
+                assert_eq!(token.client(), Some(client), "{line}");
+                assert_eq!(Tokens::of(client).number(number, mode, label), token, "{line}");
+            }
+        }
     }
 }

@@ -140,12 +140,13 @@ test('the core reads the operations that JavaScript writes', () => {
     records.queryOperation('', { keysStartWith: 'key', wholeKey: true, count: 1 }),
     records.releaseOperation(160, false),
     records.releaseOperation(160, true),
+    records.adoptOperation('name', 'token', { ...request, label: 'value', isToken: true }),
   );
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
     `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD_LEFT} }`,
-    `12 Adopt { name: "name", owner: "token", label: "label", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None, permits: 1 } }`,
-    `13 Adopt { name: "name", owner: "token", label: "", ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
+    `12 Adopt { name: "name", owner: "token", label: Text("label"), ttl: 1s, hold: ${HELD}, mode: Shared { limit: None, permits: 1 } }`,
+    `13 Adopt { name: "name", owner: "token", label: Text(""), ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
     '14 Close',
     '15 Downgrade { lease: LeaseId(160) }',
     '16 Extend { lease: LeaseId(160), ttl: None }',
@@ -158,6 +159,7 @@ test('the core reads the operations that JavaScript writes', () => {
     '23 Question { cursor: "", starts_with: "key", whole_key: true, count: 1 }',
     '24 Release { lease: LeaseId(160), exported: false }',
     '25 Release { lease: LeaseId(160), exported: true }',
+    `26 Adopt { name: "name", owner: "token", label: Token("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
   ]);
 });
 

@@ -1,14 +1,14 @@
 //! A lease from its begin to its end: its renewals, and what each answer means for it. A request for more handoffs
 //! extends it, too.
 
-use super::{GiveBack, Lease, Leases, Loss, PendingRenewal, Plan};
+use super::{GiveBack, Lease, Leases, Loss, Origin, PendingRenewal, Plan};
 use crate::machine::Machine;
 use crate::machine::handoff::Reservation;
 use crate::machine::interface::{Effect, Hold, LossReason, Outcome};
 use crate::machine::request::{Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, is_chosen, valid_until,
+    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until,
 };
 use std::time::Duration;
 
@@ -325,7 +325,7 @@ impl Machine {
         // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.
         let is_left = held.leave_to_expire && releasing.is_none();
         // A value that others may have is another's once this lease is over.
-        let is_left = is_left || is_chosen(&held.label);
+        let is_left = is_left || held.origin == Origin::ChosenToken;
         if given_back && !is_left {
             let token = Leases::token_of(&self.context, &held);
             self.give_back(held.keys, token, twice);

@@ -4,7 +4,7 @@ use super::process::{Held, OpKind, Process};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
-use crate::protocol::{Mode, Token};
+use crate::protocol::{Label, Mode, Token};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,20 +139,20 @@ impl Simulation {
         if !again {
             self.give_up(&token);
         }
-        let label: Arc<str> = match self.rng.u32(..3) {
-            _ if again => format!("={token}").into(),
-            0 => format!("!hf1.x{}.1", self.chosen.len()).into(),
-            1 => format!("=hf1.{CHOSEN}{}.1", self.chosen.len()).into(),
-            _ => Arc::default(),
+        let label = match self.rng.u32(..3) {
+            _ if again => Label::Chosen(token.as_str().into()),
+            0 => Label::Made(format!("hf1.x{}.1", self.chosen.len()).into()),
+            1 => Label::Chosen(format!("hf1.{CHOSEN}{}.1", self.chosen.len()).into()),
+            _ => Label::Text(Arc::default()),
         };
         let owner = token.to_string();
         self.note(who, format_args!("adopts {owner} as {label:?}, {mode:?}, {hold:?}"));
-        let adopt = Command::Adopt { name, owner, label: Arc::clone(&label), ttl, hold, mode };
+        let adopt = Command::Adopt { name, owner, label: label.clone(), ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
         self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
         let shot = self.processes[who].world.machine.one_shots.get(&op);
         let Some(new) = shot.map(|shot| shot.call.token().clone()) else { return };
-        if !label.is_empty() && !again {
+        if label.is_token() && !again {
             let client = self.processes[who].world.machine.context.config.client.clone();
             self.chosen.insert(new.clone(), client);
         }

@@ -14,17 +14,17 @@ use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
-use crate::protocol::is_chosen;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
 use crate::protocol::reply::{Held, Reply, Take};
 use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::token::{Label, Token};
 use crate::protocol::validity::valid_until;
 use crate::protocol::{Call, Intent, Mode};
 use crate::server::embedded::{Plain, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most seeds until a defect must be found.
@@ -477,9 +477,9 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::ChosenGivenBack => {
             for shot in machine.one_shots.values_mut() {
                 if let Purpose::Adopt { label, .. } = &mut shot.purpose
-                    && is_chosen(label)
+                    && let Label::Chosen(value) = label
                 {
-                    *label = label.replacen('=', "!", 1).into();
+                    *label = Label::Made(Arc::clone(value));
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{Call, Failure, LockKeys, Mode, Reply, TokenId};
+use crate::protocol::{Call, Failure, Label, LockKeys, Mode, Reply, TokenId};
 use std::sync::Arc;
 
 /// Two managers on one server.
@@ -25,7 +25,14 @@ pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, 
 
 pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
     let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
-    world.command(Command::Adopt { name, owner, label: Arc::default(), ttl, hold: RENEWED, mode })
+    world.command(Command::Adopt {
+        name,
+        owner,
+        label: Label::Text(Arc::default()),
+        ttl,
+        hold: RENEWED,
+        mode,
+    })
 }
 
 fn together(world: &mut World) -> OpId {
@@ -121,13 +128,12 @@ const LEFT: Hold = Hold { leave_to_expire: true, ..ONE_LEASE };
 
 /// Adopts under the token `value`, which other processes may have as well.
 pub(super) fn adopt_as(world: &mut World, owner: &str, value: &str, hold: Hold) -> OpId {
-    adopt_by(world, owner, &format!("={value}"), hold)
+    adopt_by(world, owner, Label::Chosen(value.into()), hold)
 }
 
 /// Adopts under the token that `label` is.
-fn adopt_by(world: &mut World, owner: &str, label: &str, hold: Hold) -> OpId {
+fn adopt_by(world: &mut World, owner: &str, label: Label, hold: Hold) -> OpId {
     let (name, owner, ttl, mode) = ("a".to_owned(), owner.to_owned(), ms(60_000), Mode::Exclusive);
-    let label = label.into();
     world.command(Command::Adopt { name, owner, label, ttl, hold, mode })
 }
 
@@ -162,7 +168,7 @@ fn an_adoption_of_what_is_left_to_expire_is_never_given_back() {
     {
         let mut a = World::connected_as("a");
         take(&mut a, Mode::Exclusive);
-        let op = adopt_by(&mut a, "hf1.a.1", "!hf1.a.1 done", LEFT);
+        let op = adopt_by(&mut a, "hf1.a.1", Label::Made("hf1.a.1 done".into()), LEFT);
         interrupt(&mut a);
         assert!(matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)));
         a.settle();

@@ -11,7 +11,7 @@ use crate::machine::{
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
-use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token, is_chosen};
+use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
 use crate::server::embedded::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -523,7 +523,7 @@ impl World {
         match call {
             Call::Adopt { token, .. } => {
                 let mut shots = self.machine.one_shots.values();
-                let begins = |purpose: &Purpose| matches!(purpose, Purpose::Adopt { label, .. } if is_chosen(label));
+                let begins = |purpose: &Purpose| matches!(purpose, Purpose::Adopt { label, .. } if label.is_chosen());
                 if shots.any(|shot| shot.call.token() == token && begins(&shot.purpose)) {
                     self.chosen.insert(token.clone(), None);
                 }
