@@ -62,11 +62,8 @@ impl Tls {
         // The only provider that is compiled in.
         let builder = ClientConfig::builder();
         let provider = Arc::clone(builder.crypto_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = if verify {
-            Arc::new(TrustGiven::new(ca.as_deref(), &provider)?)
-        } else {
-            Arc::new(TrustAnyone(Arc::clone(&provider)))
-        };
+        let trust = if verify { Trust::given(ca.as_deref(), &provider)? } else { Trust::Anyone };
+        let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match identity(cert.as_deref(), key.as_deref(), &provider)? {
             Some(identity) => builder.with_client_cert_resolver(Arc::new(identity)),
@@ -181,26 +178,35 @@ const NOT_SPOKEN: &str = "the server does not speak TLS on this port: use its TL
 const FAILED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 const NOT_READABLE: &str = "holds a certificate that cannot be read";
 
-/// Accepts what the trusted certificates have signed, and a given certificate itself, as the clients of OpenSSL do: a
-/// self-signed one often calls itself a CA, which is otherwise no certificate for a server.
+/// Checks the certificate of a server as `trust` says, and that the server has its key.
 #[derive(Debug)]
-struct TrustGiven {
-    signed: Arc<WebPkiServerVerifier>,
-    given: Vec<CertificateDer<'static>>,
+struct Verifier {
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
 }
 
-impl TrustGiven {
+/// Which certificates of servers are accepted.
+#[derive(Debug)]
+enum Trust {
+    /// All of them.
+    Anyone,
+    /// What the trusted certificates have signed, and a given certificate itself, as the clients of OpenSSL do: a self-signed
+    /// one often calls itself a CA, which is otherwise no certificate for a server.
+    Given { signed: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
+}
+
+impl Trust {
     /// Trusts the certificates in `ca`, or those of the system.
-    fn new(ca: Option<&str>, provider: &Arc<CryptoProvider>) -> Result<Self, BadOption> {
+    fn given(ca: Option<&str>, provider: &Arc<CryptoProvider>) -> Result<Self, BadOption> {
         let given = ca.map_or_else(|| Ok(Vec::new()), |ca| certificates("ca", ca))?;
         let roots = Arc::new(roots(&given)?);
         let signed = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
         let signed = signed.build().map_err(|_| bad("ca", NOT_READABLE))?;
-        Ok(Self { signed, given })
+        Ok(Self::Given { signed, given })
     }
 }
 
-impl ServerCertVerifier for TrustGiven {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -209,10 +215,13 @@ impl ServerCertVerifier for TrustGiven {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.signed.verify_server_cert(certificate, between, name, ocsp, now) {
+        let Trust::Given { signed, given } = &self.trust else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match signed.verify_server_cert(certificate, between, name, ocsp, now) {
             // The dates were checked before, as a test shows.
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
-                if is_of_a_ca(&other) && self.given.iter().any(|given| given == certificate) =>
+                if is_of_a_ca(&other) && given.iter().any(|given| given == certificate) =>
             {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -227,46 +236,7 @@ impl ServerCertVerifier for TrustGiven {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed.verify_tls12_signature(message, cert, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed.verify_tls13_signature(message, cert, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
-    }
-}
-
-/// Accepts every certificate, but still checks that the server has its key.
-#[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, cert, signature, algorithms)
     }
 
@@ -276,12 +246,12 @@ impl ServerCertVerifier for TrustAnyone {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, cert, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
