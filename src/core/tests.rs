@@ -2,7 +2,9 @@
 
 use super::inputs::Input;
 use super::{Caller, Handle, Reader, Submission, Watch};
-use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
+use crate::machine::{
+    Command, Config, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Wait,
+};
 use crate::protocol::{Failure, Mode, Mono};
 use crate::server::{Address, Credentials, Endpoint, MemoryStore};
 use std::sync::{Arc, Mutex, mpsc};
@@ -78,7 +80,7 @@ fn acquire(renew: bool) -> Command {
         ttl: if renew { Duration::from_millis(300) } else { HANG },
         wait: Wait::Never,
         label: Arc::default(),
-        hold: Hold {
+        hold: HoldTerms {
             renew,
             leave_to_expire: false,
             max_hold: None,

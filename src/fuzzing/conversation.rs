@@ -4,7 +4,7 @@ use super::{Caller, Handle, Reader, Submission, Ticket, Watch};
 use crate::fuzzing::Bytes;
 use crate::keeper;
 use crate::machine::{
-    Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Polling, Settings, Wait,
+    Command, Config, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Polling, Settings, Wait,
 };
 use crate::protocol::message::{inbox, notices};
 use crate::protocol::query::Question;
@@ -93,7 +93,7 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
 }
 
 fn acquire(name: &str, wait: Wait) -> Command {
-    let hold = Hold {
+    let hold = HoldTerms {
         renew: true,
         leave_to_expire: false,
         max_hold: None,

@@ -2,8 +2,8 @@
 
 use super::bytes::Bytes;
 use crate::machine::{
-    Command, Config, Denied, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Polling,
-    Protocol, Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
+    Command, Config, Denied, Effect, Event, HoldTerms, LeaseId, Machine, NodeId, OpId, Outcome,
+    Polling, Protocol, Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, Taken, inbox};
 use crate::protocol::{
@@ -346,9 +346,9 @@ fn mode(bytes: &mut Bytes<'_>) -> Mode {
     }
 }
 
-fn hold(bytes: &mut Bytes<'_>) -> Hold {
+fn hold(bytes: &mut Bytes<'_>) -> HoldTerms {
     let renew = bytes.flag();
-    Hold {
+    HoldTerms {
         renew,
         leave_to_expire: !renew,
         max_hold: bytes.flag().then(|| duration(bytes)),

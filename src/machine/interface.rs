@@ -50,7 +50,7 @@ pub struct Polling {
 
 /// The terms of a hold beyond the first lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Hold {
+pub struct HoldTerms {
     /// Whether the lease is renewed until the lock is released.
     pub renew: bool,
     /// Whether the lease runs to its end, though the manager is closed or its process ends before.
@@ -94,7 +94,7 @@ pub enum Command {
         /// The label in the token, for people. Empty for none.
         label: Arc<str>,
         /// Its terms.
-        hold: Hold,
+        hold: HoldTerms,
         /// The whole lock, or a share of it.
         mode: Mode,
     },
@@ -109,7 +109,7 @@ pub enum Command {
         /// The lease.
         ttl: Duration,
         /// The terms of the hold.
-        hold: Hold,
+        hold: HoldTerms,
         /// The whole lock, or a share of it.
         mode: Mode,
     },
@@ -159,7 +159,7 @@ pub enum Command {
         /// The label in their tokens, for people.
         label: Arc<str>,
         /// The terms of their holds.
-        hold: Hold,
+        hold: HoldTerms,
     },
     /// Connect for the first time. If that fails for [`Config::open_patience`] the machine ends.
     Open,

@@ -13,7 +13,7 @@ use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::idle_locks::IdleLocks;
-use super::interface::{Effect, Hold, LossReason};
+use super::interface::{Effect, HoldTerms, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
@@ -153,8 +153,8 @@ impl Lease {
     }
 
     /// Begins the hold of a caller, on its terms.
-    fn begin_hold(&mut self, now: Mono, hold: Hold) {
-        let Hold { renew, leave_to_expire, max_hold, stall_timeout, linger: _ } = hold;
+    fn begin_hold(&mut self, now: Mono, hold: HoldTerms) {
+        let HoldTerms { renew, leave_to_expire, max_hold, stall_timeout, linger: _ } = hold;
         (self.renew, self.leave_to_expire) = (renew, leave_to_expire);
         self.stall_timeout_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
         self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
@@ -353,7 +353,7 @@ impl Leases {
         context: &mut Context,
         id: TokenId,
         ttl: Duration,
-        terms: Hold,
+        terms: HoldTerms,
     ) -> Option<&Lease> {
         let now = context.now;
         let reservation = self.reservations.get_mut(&id);

@@ -56,8 +56,8 @@ pub use crate::protocol::quorum::Settings;
 pub use crate::protocol::{Denied, Risk, Routes, SendMode, ServerProbe};
 pub use idle_locks::IdleSnapshot;
 pub use interface::{
-    Command, Config, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Protocol, UnderWay,
-    Wait,
+    Command, Config, Effect, Event, HoldTerms, LossReason, Notice, Outcome, Polling, Protocol,
+    UnderWay, Wait,
 };
 pub use quorum::Quorum;
 pub use stats::Stats;

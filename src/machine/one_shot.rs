@@ -5,7 +5,7 @@
 //! ends. Only a forced release that may have been executed is not repeated: that could free the lock of a later owner.
 
 use super::context::Context;
-use super::interface::{Hold, Outcome};
+use super::interface::{HoldTerms, Outcome};
 use super::lease::Leases;
 use super::request::{CallError, Fallback, Finished};
 use super::servers::Servers;
@@ -38,7 +38,7 @@ pub(super) enum Purpose {
     Adopt {
         id: TokenId,
         label: Label,
-        hold: Hold,
+        hold: HoldTerms,
     },
     Downgrade(LeaseId),
     Extend(LeaseId),
@@ -48,7 +48,7 @@ pub(super) enum Purpose {
     /// Begin new leases, all or none: for the locks of the call.
     AcquireAll {
         label: Arc<str>,
-        hold: Hold,
+        hold: HoldTerms,
     },
 }
 

@@ -1,7 +1,7 @@
 //! One-shots: adopt, force, extend, downgrade, leave to expire, and acquire several locks at once.
 
 use super::Machine;
-use super::interface::{Hold, LossReason, Outcome};
+use super::interface::{HoldTerms, LossReason, Outcome};
 use super::lease::{GiveBack, Lease, Leases, Loss, Origin};
 use super::one_shot;
 use super::one_shot::{OneShot, Purpose};
@@ -22,7 +22,7 @@ impl Machine {
         keys: LockKeys,
         owner: Token,
         (ttl, mode): (Duration, Mode),
-        (label, hold): (Label, Hold),
+        (label, hold): (Label, HoldTerms),
     ) {
         let id = self.context.next_token_id();
         // The share of the owner is taken over with all its permits.
@@ -57,7 +57,7 @@ impl Machine {
         keys: Vec<LockKeys>,
         ttl: Duration,
         label: Arc<str>,
-        hold: Hold,
+        hold: HoldTerms,
     ) {
         self.release_idle(&keys);
         // Without a connection only the acquire of one lock ends when its caller's patience does.

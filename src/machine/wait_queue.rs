@@ -7,7 +7,7 @@
 use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::BLOCK_MAX;
-use super::interface::{Hold, Outcome, Wait};
+use super::interface::{HoldTerms, Outcome, Wait};
 use super::queue_entry::{Beneficiary, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
@@ -23,7 +23,7 @@ pub(super) struct AcquireRequest {
     pub(super) keys: LockKeys,
     pub(super) label: Arc<str>,
     pub(super) ttl: Duration,
-    pub(super) hold: Hold,
+    pub(super) hold: HoldTerms,
     pub(super) mode: Mode,
     pub(super) wait: Wait,
     /// Whether it waits as old code does: it asks again from time to time, and is in no queue.
@@ -46,7 +46,7 @@ impl AcquireRequest {
         ttl: Duration,
         wait: Wait,
         label: Arc<str>,
-        hold: Hold,
+        hold: HoldTerms,
         mode: Mode,
     ) -> Self {
         let owned = is_owner(&label);

@@ -27,7 +27,7 @@
 use super::numbers::{LEASE_ENDLESS, millis, ms, number, whole};
 use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
-use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
 use crate::protocol::query::Question;
 use crate::protocol::{Label, Mode, Mono};
 use napi_derive::napi;
@@ -361,9 +361,9 @@ fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Quest
     Some(Question { cursor, starts_with, whole_key: whole_key > 0.0, count })
 }
 
-fn read_hold(numbers: &[f64]) -> Option<Hold> {
+fn read_hold(numbers: &[f64]) -> Option<HoldTerms> {
     let &[max_hold, stall_timeout, renew, leave_to_expire, linger] = numbers else { return None };
-    Some(Hold {
+    Some(HoldTerms {
         renew: renew > 0.0,
         leave_to_expire: leave_to_expire > 0.0,
         max_hold: finite(max_hold),

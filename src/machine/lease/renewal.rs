@@ -4,7 +4,7 @@
 use super::{GiveBack, Lease, Leases, Loss, Origin, PendingRenewal, Plan};
 use crate::machine::Machine;
 use crate::machine::handoff::Reservation;
-use crate::machine::interface::{Effect, Hold, LossReason, Outcome};
+use crate::machine::interface::{Effect, HoldTerms, LossReason, Outcome};
 use crate::machine::request::{Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 impl Machine {
     /// Begins a granted lease, and schedules its renewal and its end.
-    pub(in crate::machine) fn begin_lease(&mut self, mut held: Lease, terms: Hold) {
+    pub(in crate::machine) fn begin_lease(&mut self, mut held: Lease, terms: HoldTerms) {
         let id = held.id.token_id();
         held.begin_hold(self.context.now, terms);
         held.plan_next_renewal(self.context.now);

@@ -3,7 +3,7 @@
 use super::process::{Held, OpKind, Process};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
-use crate::machine::{Command, Hold, LeaseId, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, Wait};
 use crate::protocol::{Label, Mode, Token};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Simulation {
         // What is not renewed needs no sign of life.
         let stall_timeout = if renew { RENEWED.stall_timeout } else { Duration::ZERO };
         let linger = ms(if self.rng.u32(..4) == 0 { self.rng.u64(1..=ttl / 3) } else { 0 });
-        let hold = Hold { renew, leave_to_expire, stall_timeout, linger, ..RENEWED };
+        let hold = HoldTerms { renew, leave_to_expire, stall_timeout, linger, ..RENEWED };
         if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
             return self.acquire_together(who, ttl, hold);
         }
@@ -52,7 +52,7 @@ impl Simulation {
     }
 
     /// Acquires several locks at once, or none of them.
-    fn acquire_together(&mut self, who: usize, ttl: u64, hold: Hold) {
+    fn acquire_together(&mut self, who: usize, ttl: u64, hold: HoldTerms) {
         let count = self.rng.usize(2..=self.locks.len());
         let first = self.rng.usize(..=self.locks.len() - count);
         let names = self.locks[first..first + count].iter().map(|lock| lock.name.to_owned());
@@ -131,7 +131,7 @@ impl Simulation {
         let (lock, fence, shared) = (has.lock, has.fence, has.shared);
         let (name, ttl) = (self.locks[lock].name.to_owned(), ms(self.rng.u64(60..8_000)));
         let renew = self.rng.u32(..4) > 1;
-        let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
+        let hold = HoldTerms { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
         let again = is_chosen(&token)
             && self.chosen.contains_key(&token)
             && !mode.is_shared()

@@ -4,7 +4,7 @@ use super::one_shots::assert_idle;
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{
-    Command, Denied, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait,
+    Command, Denied, Event, HoldTerms, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait,
 };
 use crate::protocol::{CLAIM, Call, Failure, Intent, Mode, Refusal, Reply, valid_until};
 use std::time::Duration;
@@ -350,7 +350,7 @@ fn a_waiter_stays_enqueued_while_the_server_lacks_resources() {
 fn a_renewal_after_a_reconnect_asks_for_a_heartbeat_as_well() {
     let mut world = World::connected();
     world.alive = false;
-    let stall = Hold { stall_timeout: ms(2_000), ..RENEWED };
+    let stall = HoldTerms { stall_timeout: ms(2_000), ..RENEWED };
     let op = world.acquire_held(3_000, Wait::Never, stall);
     world.settle();
     world.lease(op);

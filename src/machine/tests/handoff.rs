@@ -2,7 +2,9 @@
 
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
+use crate::machine::{
+    Command, Event, HoldTerms, LeaseId, LossReason, OpId, Outcome, Protocol, Wait,
+};
 use crate::protocol::{Call, Mode};
 
 /// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.
@@ -326,7 +328,7 @@ fn a_grant_that_another_caller_requested_is_not_longer_than_the_caller_wants() {
 fn a_lease_from_before_is_confirmed_at_once_also_without_renewal() {
     for keep in [false, true] {
         let mut crowd = Crowd::new(2);
-        let hold = Hold { renew: false, leave_to_expire: keep, ..RENEWED };
+        let hold = HoldTerms { renew: false, leave_to_expire: keep, ..RENEWED };
         let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
         crowd.settle();
         let (lease, _) = crowd.worlds[0].lease(op);
@@ -342,7 +344,7 @@ fn a_lease_from_before_is_confirmed_at_once_also_without_renewal() {
 /// The same where the replication id changes under a live connection, and where the server hides it.
 #[test]
 fn a_new_history_is_noticed_by_a_probe_or_if_hidden_by_a_new_connection() {
-    let hold = Hold { renew: false, ..RENEWED };
+    let hold = HoldTerms { renew: false, ..RENEWED };
     let mut crowd = Crowd::new(1);
     let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
     crowd.settle();
@@ -371,7 +373,7 @@ fn a_new_history_is_noticed_by_a_probe_or_if_hidden_by_a_new_connection() {
 #[test]
 fn confirming_a_lease_without_renewal_does_not_extend_it() {
     let mut crowd = Crowd::new(1);
-    let hold = Hold { renew: false, ..RENEWED };
+    let hold = HoldTerms { renew: false, ..RENEWED };
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, hold);
     crowd.settle();
     let (lease, _) = crowd.worlds[0].lease(op);

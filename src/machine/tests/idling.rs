@@ -2,11 +2,11 @@
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Polling, Protocol, Wait};
+use crate::machine::{Command, Event, HoldTerms, LeaseId, OpId, Outcome, Polling, Protocol, Wait};
 use crate::protocol::{Call, Mode, Script};
 use std::time::Duration;
 
-const LINGERING: Hold = Hold { linger: ms(300), ..RENEWED };
+const LINGERING: HoldTerms = HoldTerms { linger: ms(300), ..RENEWED };
 
 fn acquire(crowd: &mut Crowd, who: usize) -> OpId {
     let op = crowd.worlds[who].acquire_held(10_000, Wait::Forever, LINGERING);
@@ -217,7 +217,7 @@ pub(super) fn an_idle_lock_of_another_history_is_not_handed_off_while_the_server
 #[test]
 fn an_idle_lock_is_confirmed_before_it_is_handed_off_late() {
     let mut crowd = Crowd::new(2);
-    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let hold = HoldTerms { linger: ms(3_000), ..RENEWED };
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
     crowd.settle();
     let lease = crowd.worlds[0].lease(op).0;
@@ -258,7 +258,7 @@ fn what_must_not_be_handed_off_does_not_linger() {
     crowd.settle();
     assert!(is_free(&crowd));
     for (hold, mode) in
-        [(Hold { renew: false, ..LINGERING }, Mode::Exclusive), (LINGERING, Mode::SHARED)]
+        [(HoldTerms { renew: false, ..LINGERING }, Mode::Exclusive), (LINGERING, Mode::SHARED)]
     {
         let op = crowd.worlds[0].acquire_as(10_000, Wait::Forever, hold, mode);
         crowd.settle();
@@ -303,7 +303,7 @@ fn of_two_idle_locks_with_one_name_the_older_one_is_released() {
 
 /// Manager 0 takes the lock for 10 ms, again and again, with a pause. The time after its first release at which manager 1
 /// gets the lock, which asks for it from time to time, and is in no queue.
-fn time_until_a_poller_gets_it(crowd: &mut Crowd, hold: Hold) -> Duration {
+fn time_until_a_poller_gets_it(crowd: &mut Crowd, hold: HoldTerms) -> Duration {
     let began = crowd.worlds[0].now;
     loop {
         let op = crowd.worlds[0].acquire_held(10_000, Wait::UpTo(ms(100)), hold);
@@ -341,8 +341,11 @@ fn each_caller_keeps_a_lock_for_its_linger_from_the_first_time_on_that_it_was_id
         let mut crowd = Crowd::new(1);
         idle(&mut crowd);
         crowd.pass(ms(50));
-        let op =
-            crowd.worlds[0].acquire_held(10_000, Wait::Never, Hold { linger: next, ..RENEWED });
+        let op = crowd.worlds[0].acquire_held(
+            10_000,
+            Wait::Never,
+            HoldTerms { linger: next, ..RENEWED },
+        );
         let lease = crowd.worlds[0].lease(op).0;
         crowd.release(0, lease);
         assert_eq!(is_free(&crowd), next.is_zero(), "{next:?}");
@@ -380,7 +383,7 @@ fn idle_far_away(ttl: u64, round_trip: Duration) -> Crowd {
     let first = crowd.held(0, ttl);
     crowd.release(0, first);
     let world = &mut crowd.worlds[0];
-    let hold = Hold { linger: ms(ttl / 3), ..RENEWED };
+    let hold = HoldTerms { linger: ms(ttl / 3), ..RENEWED };
     let op = world.acquire_held(ttl, Wait::Forever, hold);
     answer_after(world, round_trip);
     let lease = world.lease(op).0;
@@ -398,7 +401,7 @@ fn a_question_under_way_keeps_nobody_from_an_idle_lock() {
     let mut asked = 0;
     for _ in 0..18 {
         world.pass(ms(100));
-        let hold = Hold { linger: ms(3_333), ..RENEWED };
+        let hold = HoldTerms { linger: ms(3_333), ..RENEWED };
         let op = world.acquire_held(10_000, Wait::Never, hold);
         let lease = world.lease(op).0;
         world.release(lease);
@@ -433,7 +436,7 @@ fn a_lock_whose_server_takes_too_long_to_answer_does_not_linger() {
 #[test]
 fn what_happened_to_an_idle_lock_is_known_soon_after_it_was_taken() {
     let mut crowd = Crowd::new(2);
-    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let hold = HoldTerms { linger: ms(3_000), ..RENEWED };
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
     crowd.settle();
     let (lease, _) = crowd.worlds[0].lease(op);
@@ -457,7 +460,7 @@ fn what_happened_to_an_idle_lock_is_known_soon_after_it_was_taken() {
 #[test]
 pub(super) fn a_lock_that_was_taken_during_a_question_is_asked_about_once_more() {
     let mut crowd = Crowd::new(2);
-    let hold = Hold { linger: ms(3_000), ..RENEWED };
+    let hold = HoldTerms { linger: ms(3_000), ..RENEWED };
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
     crowd.settle();
     let (lease, _) = crowd.worlds[0].lease(op);

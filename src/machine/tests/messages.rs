@@ -3,7 +3,7 @@
 use super::one_shots::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Protocol, Wait};
+use crate::machine::{Event, HoldTerms, LeaseId, LossReason, Outcome, Protocol, Wait};
 use crate::protocol::{Call, EXACT_MAX, Grant, LockKeys, Message, Mode, ServerTime, Taken, Token};
 
 fn stolen(token: &str, keys: LockKeys) -> Event {
@@ -20,7 +20,7 @@ fn held_of_each_kind() -> Vec<(World, LeaseId, &'static str)> {
     let kinds = [
         (RENEWED, Mode::Exclusive),
         (ONE_LEASE, Mode::Exclusive),
-        (Hold { renew: false, leave_to_expire: true, ..RENEWED }, Mode::Exclusive),
+        (HoldTerms { renew: false, leave_to_expire: true, ..RENEWED }, Mode::Exclusive),
         (RENEWED, Mode::SHARED),
     ];
     let held = kinds.into_iter().map(|(hold, mode)| {
@@ -90,7 +90,7 @@ fn a_renewal_under_way_does_not_refute_a_theft() {
 #[test]
 fn a_theft_that_could_not_be_checked_is_checked_later() {
     let mut world = World::connected();
-    let hold = Hold { renew: false, ..RENEWED };
+    let hold = HoldTerms { renew: false, ..RENEWED };
     let (lease, _) = take_held(&mut world, hold, Mode::Exclusive);
     world.event(stolen("hf1.c.1", World::keys()));
     world.server.command(world.now, &["DEL", World::keys().lock()]);
@@ -224,7 +224,7 @@ fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
     for alive in [false, true] {
         let mut world = World::connected();
         world.alive = alive;
-        let hold = Hold { stall_timeout: ms(500), ..RENEWED };
+        let hold = HoldTerms { stall_timeout: ms(500), ..RENEWED };
         let op = world.acquire_held(1_000, Wait::Never, hold);
         world.settle();
         let (lease, _) = world.lease(op);

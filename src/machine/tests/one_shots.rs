@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
 use crate::protocol::{Call, Failure, Label, LockKeys, Mode, Reply, TokenId};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) fn take(world: &mut World, mode: Mode) -> (LeaseId, u64) {
     take_held(world, ONE_LEASE, mode)
 }
 
-pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+pub(super) fn take_held(world: &mut World, hold: HoldTerms, mode: Mode) -> (LeaseId, u64) {
     let op = world.acquire_as(10_000, Wait::Never, hold, mode);
     world.settle();
     world.lease(op)
@@ -124,15 +124,15 @@ fn an_adoption_that_a_close_overtakes_is_given_back() {
     assert_eq!(b.server.owner(b.now, &World::keys()), None);
 }
 
-const LEFT: Hold = Hold { leave_to_expire: true, ..ONE_LEASE };
+const LEFT: HoldTerms = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
 
 /// Adopts under the token `value`, which other processes may have as well.
-pub(super) fn adopt_as(world: &mut World, owner: &str, value: &str, hold: Hold) -> OpId {
+pub(super) fn adopt_as(world: &mut World, owner: &str, value: &str, hold: HoldTerms) -> OpId {
     adopt_by(world, owner, Label::Chosen(value.into()), hold)
 }
 
 /// Adopts under the token that `label` is.
-fn adopt_by(world: &mut World, owner: &str, label: Label, hold: Hold) -> OpId {
+fn adopt_by(world: &mut World, owner: &str, label: Label, hold: HoldTerms) -> OpId {
     let (name, owner, ttl, mode) = ("a".to_owned(), owner.to_owned(), ms(60_000), Mode::Exclusive);
     world.command(Command::Adopt { name, owner, label, ttl, hold, mode })
 }
@@ -185,7 +185,8 @@ fn an_adoption_of_what_is_left_to_expire_is_never_given_back() {
 #[test]
 fn a_hold_that_is_left_to_expire_is_ended_by_the_server_alone() {
     let mut a = World::connected_as("a");
-    let (lease, _) = take_held(&mut a, Hold { max_hold: Some(ms(2_000)), ..LEFT }, Mode::Exclusive);
+    let (lease, _) =
+        take_held(&mut a, HoldTerms { max_hold: Some(ms(2_000)), ..LEFT }, Mode::Exclusive);
     a.pass(ms(2_000));
     a.settle();
     assert_eq!(a.lost, [(lease, LossReason::MaxHold)]);

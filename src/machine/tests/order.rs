@@ -2,7 +2,7 @@
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Hold, OpId, Outcome, Protocol, Wait};
+use crate::machine::{HoldTerms, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Mode};
 
 const TWO: Mode = Mode::permits(1, 2);
@@ -25,7 +25,7 @@ impl Calls {
         self.call_for(who, mode, RENEWED)
     }
 
-    fn call_for(&mut self, who: usize, mode: Mode, hold: Hold) -> (usize, OpId) {
+    fn call_for(&mut self, who: usize, mode: Mode, hold: HoldTerms) -> (usize, OpId) {
         self.crowd.pass(ms(10));
         let op = self.crowd.worlds[who].acquire_as(10_000, Wait::Forever, hold, mode);
         self.crowd.settle();

@@ -6,7 +6,7 @@
 use super::process::OpKind;
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
-use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, LossReason, OpId, Wait};
 use crate::protocol::{Mode, Token};
 
 /// The labels of the owners.
@@ -57,7 +57,7 @@ impl Simulation {
         (ttl, wait, renew): (u64, Wait, bool),
     ) -> OpId {
         // Only the server ends the lock of an owner.
-        let hold = Hold { renew, leave_to_expire: true, ..RENEWED };
+        let hold = HoldTerms { renew, leave_to_expire: true, ..RENEWED };
         let (name, label, mode) = (self.locks[lock].name.to_owned(), owner.into(), Mode::Exclusive);
         let acquire = Command::Acquire { name, ttl: ms(ttl), wait, label, hold, mode };
         let op = self.processes[who].world.command(acquire);

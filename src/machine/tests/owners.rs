@@ -3,11 +3,11 @@
 use super::one_shots::{arrive_late, assert_idle};
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
-use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, LossReason, OpId, Outcome, Wait};
 use crate::protocol::{Mode, Token};
 
 /// Only the server ends a lock of an owner.
-const OWNED: Hold = Hold { leave_to_expire: true, ..ONE_LEASE };
+const OWNED: HoldTerms = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
 const OWNER: &str = "@order-7";
 
 /// Three managers on one server.

@@ -10,7 +10,7 @@ use super::quorum_watch::Extensions;
 use super::steps::{Run, Steps, text_of};
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
 use crate::machine::{
-    Command, Config, Denied, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait,
+    Command, Config, Denied, Event, HoldTerms, Outcome, Protocol, Quorum, Settings, Wait,
 };
 use crate::protocol::{Call, Failure, Message, Mode, Mono, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,7 +218,7 @@ impl Simulation {
             _ => ms([200, 1_000, 4_000][self.rng.usize(shortest..3)]),
         };
         let wait = [Wait::Never, Wait::UpTo(ms(500)), Wait::UpTo(ms(8_000))][self.rng.usize(..3)];
-        let hold = Hold { renew: self.rng.u32(..3) > 0, ..RENEWED };
+        let hold = HoldTerms { renew: self.rng.u32(..3) > 0, ..RENEWED };
         let (name, label) = ("a".to_owned(), Arc::default());
         self.note(format_args!("{who}: acquire {ttl:?} {wait:?} renew {}", hold.renew));
         let began = self.now;
@@ -472,7 +472,7 @@ impl Simulation {
             if self.processes[who].stopped_until.is_some() {
                 self.wake_up(who);
             }
-            let hold = Hold { renew: false, ..RENEWED };
+            let hold = HoldTerms { renew: false, ..RENEWED };
             let (name, label) = ("a".to_owned(), Arc::default());
             // Without a release it would remain for longer than this test runs.
             let (ttl, wait) = (self.max_ttl, Wait::Forever);

@@ -2,13 +2,13 @@
 
 use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Protocol, Quorum, Wait};
+use crate::machine::{Command, Event, HoldTerms, LeaseId, Outcome, Protocol, Quorum, Wait};
 use crate::protocol::{Mode, Script};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The first process requests the lock.
-fn acquire(simulation: &mut Simulation, ttl: Duration, hold: Hold) {
+fn acquire(simulation: &mut Simulation, ttl: Duration, hold: HoldTerms) {
     let (name, label) = ("a".to_owned(), Arc::default());
     let (wait, mode) = (Wait::Forever, Mode::Exclusive);
     let acquire = Command::Acquire { name, ttl, wait, label, hold, mode };

@@ -4,7 +4,9 @@ use super::one_shots::{take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
-use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
+use crate::machine::{
+    Command, Event, HoldTerms, LeaseId, LossReason, OpId, Outcome, Protocol, Wait,
+};
 use crate::protocol::{Call, Failure, Mode, Refusal, Reply};
 use std::sync::Arc;
 
@@ -16,13 +18,13 @@ fn run(world: &mut World, duration_ms: u64) {
     }
 }
 
-fn held(world: &mut World, ttl_ms: u64, hold: Hold) -> LeaseId {
+fn held(world: &mut World, ttl_ms: u64, hold: HoldTerms) -> LeaseId {
     let op = world.acquire_held(ttl_ms, Wait::Never, hold);
     world.settle();
     world.lease(op).0
 }
 
-fn take_for(world: &mut World, ttl_ms: u64, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+fn take_for(world: &mut World, ttl_ms: u64, hold: HoldTerms, mode: Mode) -> (LeaseId, u64) {
     let op = world.acquire_as(ttl_ms, Wait::Never, hold, mode);
     world.settle();
     world.lease(op)
@@ -55,7 +57,7 @@ fn locks_and_waiters_are_small() {
     let sizes = (size_of::<Lease>(), size_of::<AcquireRequest>());
     assert!(sizes.0 <= 152 && sizes.1 <= 184, "{sizes:?} bytes");
     let mut world = World::connected();
-    let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    let lease = held(&mut world, 3_000, HoldTerms { max_hold: Some(ms(5_000)), ..RENEWED });
     assert!(world.machine.plans_only(lease.token_id()), "whatever a lease plans");
 }
 
@@ -167,7 +169,7 @@ fn a_lock_with_another_owner_is_lost_at_the_next_renewal() {
 fn a_stalled_process_does_not_hold_for_ever() {
     let mut world = World::connected();
     world.alive = false;
-    let lease = held(&mut world, 3_000, Hold { stall_timeout: ms(10_000), ..RENEWED });
+    let lease = held(&mut world, 3_000, HoldTerms { stall_timeout: ms(10_000), ..RENEWED });
     run(&mut world, 10_000);
     assert!(world.lost.is_empty(), "too early");
     run(&mut world, 6_000);
@@ -179,7 +181,7 @@ fn a_stalled_process_does_not_hold_for_ever() {
 fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
     let mut world = World::connected();
     world.alive = false;
-    held(&mut world, 3_000, Hold { stall_timeout: ms(2_000), ..RENEWED });
+    held(&mut world, 3_000, HoldTerms { stall_timeout: ms(2_000), ..RENEWED });
     run(&mut world, 4_000);
     world.alive = true;
     world.event(Event::Heartbeat(world.now));
@@ -192,7 +194,7 @@ fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
 fn a_suspended_machine_is_no_stalled_process() {
     let mut world = World::connected();
     world.alive = false;
-    held(&mut world, 60_000, Hold { stall_timeout: ms(30_000), ..RENEWED });
+    held(&mut world, 60_000, HoldTerms { stall_timeout: ms(30_000), ..RENEWED });
     run(&mut world, 20_100);
     let until = *world.deadlines.values().next().unwrap();
     // All timers are late at once.
@@ -208,7 +210,7 @@ fn a_suspended_machine_is_no_stalled_process() {
 #[test]
 fn a_lock_is_given_up_after_max_hold() {
     let mut world = World::connected();
-    let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    let lease = held(&mut world, 3_000, HoldTerms { max_hold: Some(ms(5_000)), ..RENEWED });
     assert!(world.deadlines[&lease].since(world.now) <= ms(3_000));
     run(&mut world, 4_000);
     assert!(
@@ -274,7 +276,7 @@ fn no_request_asks_for_a_lease_beyond_the_hold() {
     for (mode, at) in [Mode::Exclusive, PERMIT].into_iter().flat_map(|it| steps.map(|at| (it, at)))
     {
         let mut world = World::connected();
-        let hold = Hold { max_hold: Some(ms(5_000)), ..RENEWED };
+        let hold = HoldTerms { max_hold: Some(ms(5_000)), ..RENEWED };
         let (lease, _) = take_for(&mut world, 3_000, hold, mode);
         let (end, before) = (world.now + ms(5_000), world.machine.stats().requests);
         run(&mut world, at);
@@ -295,7 +297,7 @@ fn no_request_asks_for_a_lease_beyond_the_hold() {
 #[test]
 fn a_last_lease_may_end_after_the_hold() {
     let mut world = World::connected();
-    let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    let lease = held(&mut world, 3_000, HoldTerms { max_hold: Some(ms(5_000)), ..RENEWED });
     world.command(Command::ExpireIn { lease, ttl: ms(60_000) });
     world.settle();
     run(&mut world, 10_000);
@@ -440,15 +442,19 @@ fn the_statistics_count_renewals_and_losses_but_no_regular_ends() {
     world.server.flush();
     run(&mut world, 1_000);
     assert_eq!(world.machine.stats().lost, 1);
-    held(&mut world, 1_000, Hold { leave_to_expire: true, ..ONE_LEASE });
+    held(&mut world, 1_000, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     run(&mut world, 1_000);
     assert_eq!(world.lost.len(), 2);
     assert_eq!(world.machine.stats().lost, 1);
 }
 
 /// The terms of what is not renewed. JavaScript answers no ping, which means nothing for them.
-fn unrenewed() -> [Hold; 2] {
-    [false, true].map(|leave_to_expire| Hold { leave_to_expire, stall_timeout: ms(1), ..ONE_LEASE })
+fn unrenewed() -> [HoldTerms; 2] {
+    [false, true].map(|leave_to_expire| HoldTerms {
+        leave_to_expire,
+        stall_timeout: ms(1),
+        ..ONE_LEASE
+    })
 }
 
 const PERMIT: Mode = Mode::permits(1, 1);
@@ -569,7 +575,7 @@ fn a_lock_that_is_left_to_expire_and_could_not_be_claimed_is_lost() {
 #[test]
 fn a_renewed_lock_that_is_left_to_expire_is_lost_at_the_end_of_its_lease_and_not_given_back() {
     let mut world = World::connected();
-    let lease = held(&mut world, 3_000, Hold { leave_to_expire: true, ..RENEWED });
+    let lease = held(&mut world, 3_000, HoldTerms { leave_to_expire: true, ..RENEWED });
     world.event(Event::Disconnected("gone".to_owned()));
     world.pass(ms(3_000));
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);

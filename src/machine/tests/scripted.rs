@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
+use crate::machine::{Command, Event, HoldTerms, LeaseId, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Mono, Refusal};
 use std::sync::Arc;
 
@@ -541,7 +541,8 @@ fn a_grant_by_the_token_of_another_caller_comes_with_its_label() {
 #[test]
 fn close_leaves_a_lease_to_expire() {
     let mut world = World::connected();
-    let op = world.acquire_held(60_000, Wait::Never, Hold { leave_to_expire: true, ..ONE_LEASE });
+    let op =
+        world.acquire_held(60_000, Wait::Never, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     world.settle();
     world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());
@@ -556,7 +557,8 @@ fn close_leaves_a_lease_to_expire() {
 #[test]
 fn a_lease_that_is_left_to_expire_is_not_released_at_its_end() {
     let mut world = World::connected();
-    let op = world.acquire_held(10_000, Wait::Never, Hold { leave_to_expire: true, ..ONE_LEASE });
+    let op =
+        world.acquire_held(10_000, Wait::Never, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     world.settle();
     let (lease, _) = world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());

@@ -2,7 +2,7 @@
 
 use super::one_shots::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, HoldTerms, LossReason, OpId, Outcome, Wait};
 use crate::protocol::{Call, Intent, Message, Mode, Reply, ServerTime, Token};
 
 fn force(world: &mut World) -> OpId {
@@ -331,7 +331,7 @@ fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
 #[test]
 fn a_lock_left_to_expire_that_was_requested_twice_is_not_given_back_at_its_end() {
     let mut world = World::connected();
-    let hold = Hold { leave_to_expire: true, ..ONE_LEASE };
+    let hold = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
     let op = world.acquire_held(1_000, Wait::Never, hold);
     world.lose_requests();
     world.connect();
@@ -352,7 +352,8 @@ fn a_lock_left_to_expire_lasts_no_longer_than_its_caller_requested() {
     let (mut a, mut b) = two();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let patient = b.acquire(10_000, Wait::Forever);
-    let brief = b.acquire_held(200, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
+    let brief =
+        b.acquire_held(200, Wait::Forever, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     b.settle();
     b.cancel(patient);
     a.release(lease);
@@ -377,7 +378,8 @@ fn a_caller_that_leaves_a_shorter_lease_to_expire_discards_the_grant_once() {
     let server = a.server.clone();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let patient = b.acquire(10_000, Wait::Forever);
-    let brief = b.acquire_held(200, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
+    let brief =
+        b.acquire_held(200, Wait::Forever, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     b.settle();
     let [mut second, mut third] = ["c", "d"].map(|client| World::connected_to(&server, client));
     let [next, last] = [&mut second, &mut third].map(|world| {
@@ -416,7 +418,8 @@ fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     let (mut a, mut b) = two();
     let (lease, _) = take(&mut a, Mode::Exclusive);
     let other = b.acquire_named("other", 10_000, Wait::Never, ONE_LEASE, Mode::Exclusive);
-    let op = b.acquire_held(10_000, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
+    let op =
+        b.acquire_held(10_000, Wait::Forever, HoldTerms { leave_to_expire: true, ..ONE_LEASE });
     b.settle();
     b.lease(other);
     a.release(lease);

@@ -4,7 +4,7 @@
 use super::one_shots::{adopt_as, arrive_late, assert_idle, take_held};
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, HoldTerms, LeaseId, LossReason, OpId, Outcome, Wait};
 use crate::protocol::Mode;
 
 const VALUE: &str = "hf1.job-7.1";
@@ -20,7 +20,7 @@ fn holder(world: &World) -> Option<String> {
 }
 
 /// Acquires as the packages for other libraries do: by a token, which the chosen value then replaces. The lease is 60 s.
-fn take(world: &mut World, hold: Hold) -> LeaseId {
+fn take(world: &mut World, hold: HoldTerms) -> LeaseId {
     take_held(world, hold, Mode::Exclusive);
     let owner = holder(world).unwrap();
     let op = adopt_as(world, &owner, VALUE, hold);

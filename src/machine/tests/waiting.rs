@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{
-    Command, Denied, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
+    Command, Denied, Event, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
 use crate::protocol::message::inbox;
 use crate::protocol::{Call, Intent, Mode, Token};
@@ -626,7 +626,7 @@ fn a_lock_is_not_handed_off_past_half_of_its_lease() {
 #[test]
 fn max_hold_counts_for_each_owner() {
     let mut crowd = Crowd::new(1);
-    let hold = Hold { max_hold: Some(ms(3_000)), ..RENEWED };
+    let hold = HoldTerms { max_hold: Some(ms(3_000)), ..RENEWED };
     let first = crowd.held(0, 60_000);
     let ops: Vec<_> =
         (0..5).map(|_| crowd.worlds[0].acquire_held(60_000, Wait::Forever, hold)).collect();

@@ -7,7 +7,7 @@ use super::server::Server;
 use super::snapshot::lone_share;
 use crate::machine::one_shot::Purpose;
 use crate::machine::{
-    Command, Config, Denied, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId,
+    Command, Config, Denied, Effect, Event, HoldTerms, LeaseId, LossReason, Machine, Notice, OpId,
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
@@ -22,7 +22,7 @@ const REFUSED_MAX: u32 = 4;
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Without renewal: most schedules use one lease.
-pub(super) const ONE_LEASE: Hold = Hold {
+pub(super) const ONE_LEASE: HoldTerms = HoldTerms {
     renew: false,
     leave_to_expire: false,
     max_hold: None,
@@ -30,7 +30,7 @@ pub(super) const ONE_LEASE: Hold = Hold {
     linger: Duration::ZERO,
 };
 
-pub(super) const RENEWED: Hold = Hold { renew: true, ..ONE_LEASE };
+pub(super) const RENEWED: HoldTerms = HoldTerms { renew: true, ..ONE_LEASE };
 
 pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -274,11 +274,17 @@ impl World {
         self.acquire_held(ttl_ms, wait, ONE_LEASE)
     }
 
-    pub(super) fn acquire_held(&mut self, ttl_ms: u64, wait: Wait, hold: Hold) -> OpId {
+    pub(super) fn acquire_held(&mut self, ttl_ms: u64, wait: Wait, hold: HoldTerms) -> OpId {
         self.acquire_as(ttl_ms, wait, hold, Mode::Exclusive)
     }
 
-    pub(super) fn acquire_as(&mut self, ttl_ms: u64, wait: Wait, hold: Hold, mode: Mode) -> OpId {
+    pub(super) fn acquire_as(
+        &mut self,
+        ttl_ms: u64,
+        wait: Wait,
+        hold: HoldTerms,
+        mode: Mode,
+    ) -> OpId {
         self.acquire_named("a", ttl_ms, wait, hold, mode)
     }
 
@@ -287,7 +293,7 @@ impl World {
         name: &str,
         ttl_ms: u64,
         wait: Wait,
-        hold: Hold,
+        hold: HoldTerms,
         mode: Mode,
     ) -> OpId {
         let (name, label) = (name.to_owned(), Arc::default());

@@ -75,7 +75,7 @@ enum Parcel {
 
 /// The state of a token in its process.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-enum Hold {
+enum HoldTerms {
     #[default]
     NotBegun,
     Asking,
@@ -109,7 +109,7 @@ struct State {
     fence: u8,
     /// Sorted, so that states which differ in nothing else are one.
     parcels: Vec<Parcel>,
-    holds: [[Hold; TOKENS_MAX]; CLIENTS],
+    holds: [[HoldTerms; TOKENS_MAX]; CLIENTS],
     /// The tokens that have taken something over.
     taken_over: Vec<Token>,
     /// Holds that their owner has ended elsewhere: their handles may not know it yet.
@@ -167,8 +167,8 @@ impl Model for Protocol {
         }
         for (token, hold) in state.tokens() {
             match hold {
-                Hold::Holding => actions.push(Action::Release(token)),
-                Hold::Asking | Hold::TakingOver if state.left.cancels > 0 => {
+                HoldTerms::Holding => actions.push(Action::Release(token)),
+                HoldTerms::Asking | HoldTerms::TakingOver if state.left.cancels > 0 => {
                     actions.push(Action::Cancel(token));
                 }
                 _ => {}
@@ -227,7 +227,7 @@ impl Model for Protocol {
     fn properties(&self) -> Vec<Property<Self>> {
         let taken_over = |_: &Self, state: &State| {
             let mut tokens = state.tokens();
-            tokens.any(|(token, hold)| hold == Hold::Ended && state.ended.contains(&token))
+            tokens.any(|(token, hold)| hold == HoldTerms::Ended && state.ended.contains(&token))
         };
         vec![
             Property::always(HOLDERS_OWN, |_, state: &State| state.holders_own()),
@@ -242,7 +242,7 @@ impl Model for Protocol {
 }
 
 impl State {
-    fn tokens(&self) -> impl Iterator<Item = (Token, Hold)> {
+    fn tokens(&self) -> impl Iterator<Item = (Token, HoldTerms)> {
         (0..CLIENTS).flat_map(move |client| {
             let holds = self.holds[client].iter().enumerate();
             holds.map(move |(number, hold)| (Token { client, number }, *hold))
@@ -251,16 +251,16 @@ impl State {
 
     fn holders_own(&self) -> bool {
         self.tokens().all(|(token, hold)| {
-            let believes = matches!(hold, Hold::Holding);
+            let believes = matches!(hold, HoldTerms::Holding);
             !believes || self.lock == Some(token) || self.ended.contains(&token)
         })
     }
 
-    fn hold(&mut self, token: Token) -> Option<&mut Hold> {
+    fn hold(&mut self, token: Token) -> Option<&mut HoldTerms> {
         self.holds[token.client].get_mut(token.number)
     }
 
-    fn set(&mut self, token: Token, to: Hold) {
+    fn set(&mut self, token: Token, to: HoldTerms) {
         if let Some(hold) = self.hold(token) {
             *hold = to;
         }
@@ -272,27 +272,27 @@ impl State {
     }
 
     fn new_token(&self, client: usize) -> Option<Token> {
-        let number = self.holds[client].iter().position(|hold| *hold == Hold::NotBegun)?;
+        let number = self.holds[client].iter().position(|hold| *hold == HoldTerms::NotBegun)?;
         Some(Token { client, number })
     }
 
     fn ask(&mut self, client: usize) -> Option<()> {
         let token = self.new_token(client)?;
-        self.set(token, Hold::Asking);
+        self.set(token, HoldTerms::Asking);
         self.send(Parcel::Request(token, Call::Acquire));
         Some(())
     }
 
     fn release(&mut self, token: Token, asked: bool) {
-        self.set(token, Hold::Releasing);
+        self.set(token, HoldTerms::Releasing);
         self.send(Parcel::Request(token, Call::Release { asked }));
     }
 
     /// A caller waits no longer. What was the owner's before stays so.
     fn cancel(&mut self, variant: Variant, token: Token) {
-        let takes_over = self.hold(token).is_some_and(|hold| *hold == Hold::TakingOver);
+        let takes_over = self.hold(token).is_some_and(|hold| *hold == HoldTerms::TakingOver);
         if takes_over && variant != Variant::TakeOverIsGivenBack {
-            self.set(token, Hold::Ended);
+            self.set(token, HoldTerms::Ended);
         } else {
             self.release(token, false);
         }
@@ -300,11 +300,11 @@ impl State {
 
     /// A request without an answer is sent again, as long as somebody waits for it.
     fn repeat(&mut self, token: Token, call: Call) {
-        let hold = self.hold(token).map_or(Hold::Ended, |hold| *hold);
+        let hold = self.hold(token).map_or(HoldTerms::Ended, |hold| *hold);
         let waits = match call {
-            Call::Acquire => hold == Hold::Asking,
-            Call::Adopt { .. } => hold == Hold::TakingOver,
-            Call::Release { .. } => hold == Hold::Releasing,
+            Call::Acquire => hold == HoldTerms::Asking,
+            Call::Adopt { .. } => hold == HoldTerms::TakingOver,
+            Call::Release { .. } => hold == HoldTerms::Releasing,
             Call::Force { .. } => false,
         };
         if waits {
@@ -320,8 +320,8 @@ impl State {
             }
             Parcel::Answer(token, call, answer) => self.answered(token, call, answer)?,
             Parcel::Adopted(token) => {
-                if matches!(self.hold(token), Some(Hold::Holding)) {
-                    self.set(token, Hold::Ended);
+                if matches!(self.hold(token), Some(HoldTerms::Holding)) {
+                    self.set(token, HoldTerms::Ended);
                 }
             }
         }
@@ -329,31 +329,31 @@ impl State {
     }
 
     fn answered(&mut self, token: Token, call: Call, answer: Answer) -> Option<()> {
-        let hold = self.hold(token).map_or(Hold::Ended, |hold| *hold);
+        let hold = self.hold(token).map_or(HoldTerms::Ended, |hold| *hold);
         match (hold, call, answer) {
-            (Hold::Asking, Call::Acquire, Answer::Granted { fence })
-            | (Hold::TakingOver, Call::Adopt { .. }, Answer::Granted { fence }) => {
-                self.set(token, Hold::Holding);
+            (HoldTerms::Asking, Call::Acquire, Answer::Granted { fence })
+            | (HoldTerms::TakingOver, Call::Adopt { .. }, Answer::Granted { fence }) => {
+                self.set(token, HoldTerms::Holding);
                 // Its owner may have taken it over before this answer came.
                 if !self.ended.contains(&token) {
                     self.fence_fell |= fence <= self.last_fence;
                     self.last_fence = self.last_fence.max(fence);
                 }
             }
-            (Hold::Asking, Call::Acquire, Answer::Held(holder)) => {
-                self.set(token, Hold::Ended);
+            (HoldTerms::Asking, Call::Acquire, Answer::Held(holder)) => {
+                self.set(token, HoldTerms::Ended);
                 if token.is_owned() && holder.is_owned() {
                     let new = self.new_token(token.client)?;
-                    self.set(new, Hold::TakingOver);
+                    self.set(new, HoldTerms::TakingOver);
                     self.send(Parcel::Request(new, Call::Adopt { from: holder }));
                 }
             }
             // That hold has ended meanwhile.
-            (Hold::TakingOver, Call::Adopt { .. }, Answer::Denied) => {
-                self.set(token, Hold::Ended);
+            (HoldTerms::TakingOver, Call::Adopt { .. }, Answer::Denied) => {
+                self.set(token, HoldTerms::Ended);
                 self.ask(token.client)?;
             }
-            (Hold::Releasing, Call::Release { .. }, _) => self.set(token, Hold::Ended),
+            (HoldTerms::Releasing, Call::Release { .. }, _) => self.set(token, HoldTerms::Ended),
             _ => {}
         }
         Some(())
