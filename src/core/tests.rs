@@ -6,7 +6,7 @@ use crate::machine::{
     Command, Config, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Wait,
 };
 use crate::protocol::{Failure, Mode, Mono};
-use crate::server::{Address, Credentials, Endpoint, MemoryStore};
+use crate::server::{Address, Endpoint, LoginSource, MemoryStore};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
     let endpoint = Endpoint {
         address: Address::Memory(MemoryStore::open(client.clone())),
         tls: None,
-        credentials: Credentials::fixed(None, None),
+        login_source: LoginSource::fixed(None, None),
         db: 0,
         client_name: String::new(),
         channels: Vec::new(),

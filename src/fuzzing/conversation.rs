@@ -9,7 +9,7 @@ use crate::machine::{
 use crate::protocol::message::{inbox, notices};
 use crate::protocol::query::Question;
 use crate::protocol::{Mode, Mono};
-use crate::server::{Address, Credentials, Endpoint, Replicas};
+use crate::server::{Address, Endpoint, LoginSource, Replicas};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
     let one = Endpoint {
         address: Address::Unix { path },
         tls: None,
-        credentials: Credentials::fixed(None, (choice & 16 != 0).then(|| "s3cret".to_owned())),
+        login_source: LoginSource::fixed(None, (choice & 16 != 0).then(|| "s3cret".to_owned())),
         db: u32::from(choice & 32 != 0),
         client_name: "holdfast".to_owned(),
         channels: vec![notices("c"), inbox("c")],

@@ -2,7 +2,7 @@
 
 use super::numbers::millis;
 use super::tls::ManagerTlsOptions;
-use crate::server::{Asked, Credentials, Login, Tls};
+use crate::server::{Asked, Login, LoginSource, Tls};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -53,7 +53,7 @@ impl LoginAnswer {
 
 impl Logins {
     /// The login `number`, for which `ask` asks.
-    pub(super) fn add(&self, number: u32, ask: &Arc<AskLogin>) -> Credentials {
+    pub(super) fn add(&self, number: u32, ask: &Arc<AskLogin>) -> LoginSource {
         let ask = Arc::clone(ask);
         let question =
             move || ask.call(number, ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok;
@@ -61,7 +61,7 @@ impl Logins {
         let mut logins = self.lock();
         logins.retain(|_, asked| asked.strong_count() > 0);
         logins.insert(number, Arc::downgrade(&asked));
-        Credentials::Asked(asked)
+        LoginSource::Asked(asked)
     }
 
     /// Takes an answer about the login `number`. False if its manager has ended.

@@ -8,7 +8,7 @@ use crate::machine::{Config, Polling, Settings};
 use crate::protocol::Mono;
 use crate::protocol::message::{inbox, notices};
 use crate::server::{
-    Address, Credentials, Endpoint, MemoryStore, Replicas, Sentinel, Sentinels, Tls,
+    Address, Endpoint, LoginSource, MemoryStore, Replicas, Sentinel, Sentinels, Tls,
 };
 use napi_derive::napi;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl QuorumServer {
         Endpoint {
             address: server(self.host, self.port, self.path),
             tls: tls.filter(|_| self.tls).cloned(),
-            credentials: asked.credentials(self.username, self.password, self.login),
+            login_source: asked.login_source(self.username, self.password, self.login),
             db: self.db,
             client_name: client_name.to_owned(),
             // On a Cluster each lock has its own channel.
@@ -186,7 +186,7 @@ impl ManagerOptions {
         let endpoint = Endpoint {
             address,
             tls,
-            credentials: asked.credentials(self.username, self.password, self.login),
+            login_source: asked.login_source(self.username, self.password, self.login),
             db: self.db,
             client_name: self.client_name,
             channels,
@@ -238,7 +238,7 @@ pub struct SentinelOptions {
 impl SentinelOptions {
     fn sentinel(self, asked: &AskedLogins<'_>) -> Sentinel {
         let Self { host, port, username, password, login } = self;
-        Sentinel { host, port, credentials: asked.credentials(username, password, login) }
+        Sentinel { host, port, login_source: asked.login_source(username, password, login) }
     }
 }
 
@@ -249,15 +249,15 @@ struct AskedLogins<'a> {
 }
 
 impl AskedLogins<'_> {
-    fn credentials(
+    fn login_source(
         &self,
         username: Option<String>,
         password: Option<String>,
         login: Option<u32>,
-    ) -> Credentials {
+    ) -> LoginSource {
         match (login, &self.ask) {
             (Some(number), Some(ask)) => self.logins.add(number, ask),
-            _ => Credentials::fixed(username, password),
+            _ => LoginSource::fixed(username, password),
         }
     }
 }

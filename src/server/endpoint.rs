@@ -1,6 +1,6 @@
 //! Which servers hold the locks of a manager, and how to reach them.
 
-use super::{Clock, Credentials, MemoryStore, Tls};
+use super::{Clock, LoginSource, MemoryStore, Tls};
 use crate::protocol::quorum::Settings;
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Endpoint {
     /// The TLS options; none for plain text.
     pub tls: Option<Arc<Tls>>,
     /// What its connections log in with.
-    pub credentials: Credentials,
+    pub login_source: LoginSource,
     /// The database number.
     pub db: u32,
     /// The name that `CLIENT LIST` shows.
@@ -77,7 +77,7 @@ pub struct Sentinel {
     /// The port.
     pub port: u16,
     /// What connections to it log in with.
-    pub credentials: Credentials,
+    pub login_source: LoginSource,
 }
 
 /// The replicas that must have a grant.
@@ -131,7 +131,7 @@ impl fmt::Debug for Endpoint {
         f.debug_struct("Endpoint")
             .field("address", &self.address)
             .field("tls", &self.tls)
-            .field("credentials", &self.credentials)
+            .field("login_source", &self.login_source)
             .field("db", &self.db)
             .field("client_name", &self.client_name)
             .field("connect_timeout", &self.connect_timeout)
@@ -152,7 +152,7 @@ mod tests {
         let endpoint = Endpoint {
             address: Address::Tcp { host: "::1".to_owned(), port: 6379 },
             tls: Some(Arc::new(Tls::new(tls).unwrap())),
-            credentials: Credentials::fixed(None, Some("s3cret".to_owned())),
+            login_source: LoginSource::fixed(None, Some("s3cret".to_owned())),
             db: 0,
             client_name: "holdfast".to_owned(),
             channels: vec!["inbox".into()],

@@ -4,20 +4,20 @@
 mod abilities;
 mod clock;
 mod connection;
-mod credentials;
 pub(crate) mod embedded;
 mod endpoint;
 mod events;
+mod logins;
 pub(crate) mod memory;
 mod redis;
 
 pub use abilities::{Abilities, Resp};
 pub(crate) use clock::Clock;
 pub(crate) use connection::{Connection, connect, open_embedded};
-pub use credentials::{Asked, Credentials, Login};
 pub use embedded::MemoryStore;
 pub use endpoint::{Address, Endpoint, Replicas, Sentinel, Sentinels};
 pub(crate) use events::{Deliver, Incoming, Item, Welcome};
+pub use logins::{Asked, Login, LoginSource};
 pub use redis::{BadOption, Tls, TlsOptions};
 pub(crate) use redis::{Directory, Link, Socket, discover, explained, page, survey};
 #[cfg(any(test, fuzzing))]

@@ -38,7 +38,7 @@ impl Dialogue {
         let socket = Parts::open(endpoint).await.map_err(|error| lost(&explained(error)))?;
         // Only now: nobody is asked for the login of a server that is not there.
         let patience = endpoint.connect_timeout;
-        let login = endpoint.credentials.login(patience).await?;
+        let login = endpoint.login_source.login(patience).await?;
         let tls = endpoint.tls.as_ref().map(|tls| login.tls.as_ref().unwrap_or(tls));
         let stream = Stream::over(socket, endpoint, tls.map(|tls| &**tls)).await;
         let mut dialogue = Self {
@@ -56,7 +56,7 @@ impl Dialogue {
             return Err(refused);
         }
         // It may have changed since it was asked for.
-        match endpoint.credentials.instead_of(&dialogue.login, patience).await? {
+        match endpoint.login_source.instead_of(&dialogue.login, patience).await? {
             Some(login) => dialogue.login = login,
             None => return Err(refused),
         }
@@ -261,7 +261,7 @@ pub(super) async fn in_time<T>(
     let limit = endpoint.connect_timeout;
     tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
         let hint = match &endpoint.tls {
-            _ if endpoint.credentials.is_asking() => UNANSWERED,
+            _ if endpoint.login_source.is_asking() => UNANSWERED,
             // A server without TLS reads the handshake as the beginning of a line, and waits for its end.
             Some(_) => NO_TLS_HINT,
             None => "",

@@ -6,10 +6,10 @@ use super::link::Link;
 use super::probe::needed;
 use super::replicas::ReplicaAcker;
 use super::subscriber::Subscriber;
-use super::{Directory, messages, persistence, renewal, rights, wire};
+use super::{Directory, login_renewal, messages, persistence, rights, wire};
 use crate::protocol::message::FREE_CHANNELS;
 use crate::protocol::{Counters, Denied, Failure, Refusal, Risk, Script, ServerProbe};
-use crate::server::{Abilities, Credentials, Deliver, Endpoint, Incoming, Login, Resp, Welcome};
+use crate::server::{Abilities, Deliver, Endpoint, Incoming, Login, LoginSource, Resp, Welcome};
 use redis::{Pipeline, Value};
 use std::io;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ async fn shake_hands(
     let early = pushes.iter().filter_map(wire::pushed).map(Incoming::Message).collect();
     let mut link = Link::new(socket, tls, frames, early, acker, dialect);
     // Nothing is awaited from here on: what the tasks deliver must come after this connection.
-    if let Credentials::Asked(_) = endpoint.credentials {
-        link.tasks.spawn(renewal::renew(endpoint.clone(), login, Arc::clone(&deliver)));
+    if let LoginSource::Asked(_) = endpoint.login_source {
+        link.tasks.spawn(login_renewal::renew(endpoint.clone(), login, Arc::clone(&deliver)));
     }
     if let Some(subscriber) = messages {
         let (channels, wanted) = mpsc::unbounded_channel();
@@ -89,7 +89,7 @@ async fn shake_hands(
 
 /// For another connection of the same manager: nobody is asked for its login again.
 fn alike(endpoint: &Endpoint, dialogue: &Dialogue) -> Endpoint {
-    Endpoint { credentials: Credentials::Fixed(dialogue.login()), ..endpoint.clone() }
+    Endpoint { login_source: LoginSource::Fixed(dialogue.login()), ..endpoint.clone() }
 }
 
 async fn introduce(

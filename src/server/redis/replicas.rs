@@ -10,7 +10,7 @@ use super::dialogue::Dialogue;
 use super::{Directory, wire};
 use crate::faults::{self, OnPanic};
 use crate::protocol::{DEFECT, Failure, Refusal, TokenId};
-use crate::server::{Credentials, Deliver, Endpoint, Incoming, Login, Replicas};
+use crate::server::{Deliver, Endpoint, Incoming, Login, LoginSource, Replicas};
 use redis::{Pipeline, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,12 +73,12 @@ async fn watch(
         let patience = endpoint.connect_timeout;
         tokio::select! {
             count = waiting.recv_many(&mut grants, usize::MAX) => if count == 0 { return },
-            next = endpoint.credentials.next(&login, refused.as_deref(), patience, drop) => {
+            next = endpoint.login_source.next(&login, refused.as_deref(), patience, drop) => {
                 match connection.dialogue.log_in_again(&next).await {
                     Ok(()) => refused = None,
                     Err(Failure::Refused(_)) => {
                         refused = Some(next);
-                        Credentials::pause().await;
+                        LoginSource::pause().await;
                     }
                     Err(failure) => return deliver(Incoming::Disconnected(failure.to_string())),
                 }

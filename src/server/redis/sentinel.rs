@@ -30,9 +30,9 @@ const WATCH_PAUSE: Duration = Duration::from_secs(5);
 
 impl Sentinel {
     fn endpoint(&self, master: &Endpoint) -> Endpoint {
-        let Self { host, port, credentials } = self.clone();
+        let Self { host, port, login_source } = self.clone();
         let address = Address::Tcp { host, port };
-        Endpoint { address, credentials, db: 0, ..master.clone() }
+        Endpoint { address, login_source, db: 0, ..master.clone() }
     }
 }
 
@@ -234,8 +234,8 @@ impl Watch {
             return Ended::Lost;
         }
         let login = dialogue.login();
-        let Endpoint { credentials, connect_timeout, .. } = &self.sentinel;
-        let mut renewal = pin!(credentials.next(&login, None, *connect_timeout, drop));
+        let Endpoint { login_source, connect_timeout, .. } = &self.sentinel;
+        let mut renewal = pin!(login_source.next(&login, None, *connect_timeout, drop));
         loop {
             let push = tokio::select! {
                 push = dialogue.read() => push,
@@ -287,7 +287,7 @@ pub(super) fn successor(push: &Value, master: &str) -> Option<Named> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Credentials;
+    use crate::server::LoginSource;
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let (host, password) = ("::1".to_owned(), Some("s3cret".to_owned()));
-        let credentials = Credentials::fixed(None, password);
-        let all = vec![Sentinel { host, port: 26379, credentials }];
+        let login_source = LoginSource::fixed(None, password);
+        let all = vec![Sentinel { host, port: 26379, login_source }];
         let sentinels = Sentinels { master: "mymaster".to_owned(), all };
         assert!(!format!("{sentinels:?}").contains("s3cret"));
     }

@@ -1,11 +1,11 @@
 //! A connection that subscribes to channels, and asks for nothing else.
 
 use super::dialogue::Dialogue;
-use super::renewal::successor;
+use super::login_renewal::successor;
 use super::wire;
 use crate::faults;
 use crate::protocol::Failure;
-use crate::server::{Credentials, Deliver, Endpoint, Incoming};
+use crate::server::{Deliver, Endpoint, Incoming, LoginSource};
 use redis::{PushKind, Value};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -93,7 +93,7 @@ impl Subscriber {
             let login = self.dialogue.login();
             let next = async {
                 if !replaced {
-                    Credentials::pause().await;
+                    LoginSource::pause().await;
                 }
                 successor(endpoint, &login, &open).await
             };

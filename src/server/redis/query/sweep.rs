@@ -166,7 +166,7 @@ fn settled_slots(nodes: &str) -> Option<Vec<u16>> {
 mod tests {
     use super::*;
     use crate::protocol::SLOTS;
-    use crate::server::{Credentials, MemoryStore};
+    use crate::server::{LoginSource, MemoryStore};
 
     const HALF: u16 = SLOTS / 2;
 
@@ -175,7 +175,7 @@ mod tests {
         let server = Endpoint {
             address: Address::Memory(MemoryStore::open(String::new())),
             tls: None,
-            credentials: Credentials::fixed(None, None),
+            login_source: LoginSource::fixed(None, None),
             db: 0,
             client_name: String::new(),
             channels: Vec::new(),

@@ -84,14 +84,14 @@ impl fmt::Debug for Login {
 
 /// Where the login of a connection comes from.
 #[derive(Clone, Debug)]
-pub enum Credentials {
+pub enum LoginSource {
     /// It is known.
     Fixed(Arc<Login>),
     /// It is asked for.
     Asked(Arc<Asked>),
 }
 
-impl Credentials {
+impl LoginSource {
     /// A login that never changes.
     #[must_use]
     pub fn fixed(username: Option<String>, password: Option<String>) -> Self {
@@ -330,13 +330,13 @@ mod tests {
         let (asked, _) = asked();
         asked.answer(Ok(login("a")), false);
         assert_eq!(password(&asked.login(PATIENCE).await.unwrap()), "a");
-        let credentials = Credentials::Asked(Arc::clone(&asked));
+        let login_source = LoginSource::Asked(Arc::clone(&asked));
         let refused = login("a");
         let late = async {
             sleep(LATE_AFTER).await;
             asked.answer(Ok(login("b")), false);
         };
-        let (other, ()) = tokio::join!(credentials.instead_of(&refused, PATIENCE), late);
+        let (other, ()) = tokio::join!(login_source.instead_of(&refused, PATIENCE), late);
         assert_eq!(other.unwrap().as_deref().map(password), Some("b"));
     }
 

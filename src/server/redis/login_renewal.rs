@@ -2,7 +2,7 @@
 
 use super::dialogue::{Dialogue, in_time};
 use crate::protocol::Failure;
-use crate::server::{Credentials, Deliver, Endpoint, Incoming, Login};
+use crate::server::{Deliver, Endpoint, Incoming, Login, LoginSource};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -13,7 +13,7 @@ pub(super) async fn renew(endpoint: Endpoint, mut login: Arc<Login>, deliver: De
     loop {
         let patience = endpoint.connect_timeout;
         let failed = |why| deliver(Incoming::LoginNotRenewed(why));
-        let next = endpoint.credentials.next(&login, refused.as_deref(), patience, failed).await;
+        let next = endpoint.login_source.next(&login, refused.as_deref(), patience, failed).await;
         let (tell, told) = oneshot::channel();
         deliver(Incoming::Login(Arc::clone(&next), tell));
         match told.await {
@@ -23,7 +23,7 @@ pub(super) async fn renew(endpoint: Endpoint, mut login: Arc<Login>, deliver: De
                 if refused.replace(next).is_some() {
                     deliver(Incoming::LoginNotRenewed(refusal.to_string()));
                 }
-                Credentials::pause().await;
+                LoginSource::pause().await;
             }
             // The connection has ended.
             Err(_) => return,
@@ -44,13 +44,13 @@ where
     let mut refused: Option<Arc<Login>> = None;
     loop {
         let patience = endpoint.connect_timeout;
-        let next = endpoint.credentials.next(login, refused.as_deref(), patience, drop).await;
-        let credentials = Credentials::Fixed(Arc::clone(&next));
-        let server = Endpoint { credentials, ..endpoint.clone() };
+        let next = endpoint.login_source.next(login, refused.as_deref(), patience, drop).await;
+        let login_source = LoginSource::Fixed(Arc::clone(&next));
+        let server = Endpoint { login_source, ..endpoint.clone() };
         if let Ok(dialogue) = in_time(endpoint, open(server)).await {
             return dialogue;
         }
         refused = Some(next);
-        Credentials::pause().await;
+        LoginSource::pause().await;
     }
 }
