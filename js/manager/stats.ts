@@ -5,7 +5,7 @@ import type { LeadState } from '../lead/options.js';
 import type { NativeChannel } from '../native/channel.js';
 
 /**
- * Counters since `connect`, except `held`, `leads`, `lingering`, `waiting`, `oldestHold` and `servers`, which are current
+ * Counters since `connect`, except `held`, `leads`, `idle`, `waiting`, `oldestHold` and `servers`, which are current
  * values.
  *
  * @example
@@ -20,7 +20,7 @@ export interface LockStats {
   /** The names for which `lead` campaigns, and which of them this process leads. */
   readonly leads: readonly LeadState[];
   /** Locks that no caller holds any more, which the manager keeps for its next callers; see `linger`. */
-  readonly lingering: number;
+  readonly idle: number;
   /** Acquires that have not ended, without those of `lead`. */
   readonly waiting: number;
   /** Locks acquired. */

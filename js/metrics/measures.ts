@@ -240,10 +240,10 @@ export const LEVELS: readonly Metric[] = [
     read: ({ connected }) => Number(connected),
   },
   {
-    prometheus: 'holdfast_lingering',
-    opentelemetry: 'holdfast.lingering',
+    prometheus: 'holdfast_idle',
+    opentelemetry: 'holdfast.idle',
     help: 'Locks kept for the next caller',
-    read: (manager) => manager.stats().lingering,
+    read: (manager) => manager.stats().idle,
   },
   {
     prometheus: 'holdfast_held',

@@ -186,10 +186,10 @@ impl Protocol for Machine {
     }
 
     fn stats(&self) -> Stats {
-        let (lingering, waiting) = (self.leases.idle.len() as u64, self.queues.len() as u64);
-        let held = self.leases.len() as u64 - lingering;
+        let (idle, waiting) = (self.leases.idle.len() as u64, self.queues.len() as u64);
+        let held = self.leases.len() as u64 - idle;
         let unanswered = self.servers.unanswered_count();
-        Stats { held, lingering, waiting, unanswered, ..self.context.stats.clone() }
+        Stats { held, idle, waiting, unanswered, ..self.context.stats.clone() }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Counts since the start, except for `held`, `lingering`, `waiting` and `unanswered`, which are current.
+/// Counts since the start, except for `held`, `idle`, `waiting` and `unanswered`, which are current.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
     /// Locks that a caller holds now.
     pub held: u64,
     /// Idle locks: kept for the next caller.
-    pub lingering: u64,
+    pub idle: u64,
     /// Acquires without an outcome.
     pub waiting: u64,
     /// Requests without an answer. An acquire that waits in the queue has its answer.

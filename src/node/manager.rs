@@ -149,7 +149,7 @@ pub struct ManagerStats {
     /// Locks held now.
     pub held: f64,
     /// Locks without a caller now, kept for the next one.
-    pub lingering: f64,
+    pub idle: f64,
     /// Acquires without an outcome now.
     pub waiting: f64,
     /// Locks acquired.
@@ -215,7 +215,7 @@ impl From<Stats> for ManagerStats {
     fn from(stats: Stats) -> Self {
         Self {
             held: number(stats.held),
-            lingering: number(stats.lingering),
+            idle: number(stats.idle),
             waiting: number(stats.waiting),
             acquired: number(stats.acquired),
             handed_off: number(stats.handed_off),

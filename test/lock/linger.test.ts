@@ -23,7 +23,7 @@ async function idle(linger = LONG): Promise<[LockManager, number]> {
   const locks = await manager({ linger });
   const lock = await locks.acquire('x');
   assert.equal(await lock.release(), true);
-  assert.deepEqual([locks.stats().held, locks.stats().lingering], [0, 1]);
+  assert.deepEqual([locks.stats().held, locks.stats().idle], [0, 1]);
   return [locks, lock.fence];
 }
 
@@ -68,7 +68,7 @@ test('it is held for others, who wait for `linger` at most', async () => {
   assert.equal(await others.tryAcquire('x'), null);
   // By its lease it would be held for ten seconds.
   await others.request('x', { wait: 5_000 }, () => {});
-  assert.equal(locks.stats().lingering, 0);
+  assert.equal(locks.stats().idle, 0);
 });
 
 test('callers who are in no queue get a lock that is taken again and again', async () => {
@@ -128,7 +128,7 @@ test('its loss is no event, and the next caller asks the server', async () => {
   locks.on('lost', ({ name }) => lost.push(name));
   const others = await manager();
   const stolen = await others.acquire('x', { steal: true });
-  await until(() => locks.stats().lingering === 0, 'the message about the theft');
+  await until(() => locks.stats().idle === 0, 'the message about the theft');
   await stolen.release();
   await locks.request('x', (lock) => assert.ok(lock.fence > fence));
   assert.deepEqual([lost, locks.stats().lost], [[], 0]);
@@ -139,7 +139,7 @@ test('a lock whose token was read does not linger', async () => {
   const lock = await locks.acquire('x');
   assert.match(lock.token, /^hf1/);
   await lock.release();
-  assert.equal(locks.stats().lingering, 0);
+  assert.equal(locks.stats().idle, 0);
 });
 
 test('what needs the server gets it behind the release of the idle lock', async () => {
@@ -148,7 +148,7 @@ test('what needs the server gets it behind the release of the idle lock', async 
   assert.ok(share.fence > first);
   await share.release();
   await locks.request('x', () => {});
-  assert.equal(locks.stats().lingering, 1);
+  assert.equal(locks.stats().idle, 1);
   await using both = await locks.acquire(['x', 'y']);
   assert.equal(both.held, true);
 });
@@ -168,13 +168,13 @@ test('at most `lingerMax` linger, the oldest go first', async () => {
   for (const name of ['x', 'y', 'z']) await locks.request(name, () => {});
   await until(async () => (await server.admin.exists('lock:x')) === 0, 'the release of the first');
   assert.equal(await server.admin.exists('lock:y', 'lock:z'), 2);
-  assert.equal(locks.stats().lingering, 2);
+  assert.equal(locks.stats().idle, 2);
 });
 
 test('a lock of `runOnce` does not linger', async () => {
   const locks = await manager({ linger: LONG });
   await locks.runOnce('x', { slot: 'now' }, () => {});
-  assert.equal(locks.stats().lingering, 0);
+  assert.equal(locks.stats().idle, 0);
 });
 
 test('a lock that is kept for longer than its first lease, with pauses, is not lost', async () => {
@@ -191,7 +191,7 @@ test('a lock that is kept for longer than its first lease, with pauses, is not l
 test('it works in the store of the process', async () => {
   const locks = await connect('memory:', { linger: LONG });
   await locks.request('x', () => {});
-  assert.equal(locks.stats().lingering, 1);
+  assert.equal(locks.stats().idle, 1);
   await locks.request('x', () => {});
   assert.equal(locks.stats().handedOff, 1);
 });
@@ -206,5 +206,5 @@ test('what is no time of up to a third of the lease is refused', async () => {
   // A shorter lease than that of `connect` lingers for a third of it.
   const brief = await manager({ ttl: 9_000, linger: 3_000 });
   await brief.request('x', { ttl: 300 }, () => {});
-  await until(() => brief.stats().lingering === 0, 'the end of a short one', 2_000);
+  await until(() => brief.stats().idle === 0, 'the end of a short one', 2_000);
 });

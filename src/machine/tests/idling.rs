@@ -21,12 +21,12 @@ fn idle(crowd: &mut Crowd) -> (LeaseId, u64) {
     let released = crowd.worlds[0].release(lease);
     assert_eq!(crowd.worlds[0].outcome(released), Some(&Outcome::Done));
     assert!(crowd.worlds[0].wire.is_empty(), "the server need not know");
-    assert_eq!(lingering(crowd), 1);
+    assert_eq!(idle_locks(crowd), 1);
     (lease, fence)
 }
 
-fn lingering(crowd: &Crowd) -> u64 {
-    crowd.worlds[0].machine.stats().lingering
+fn idle_locks(crowd: &Crowd) -> u64 {
+    crowd.worlds[0].machine.stats().idle
 }
 
 fn is_free(crowd: &Crowd) -> bool {
@@ -60,7 +60,7 @@ fn an_idle_lock_is_released_when_its_time_is_over() {
     assert!(!crowd.has(1, elsewhere));
     crowd.pass(ms(2));
     assert!(crowd.has(1, elsewhere), "after `linger` at most");
-    assert_eq!(lingering(&crowd), 0);
+    assert_eq!(idle_locks(&crowd), 0);
 }
 
 /// 1. A's lock is idle; B waits.
@@ -112,7 +112,7 @@ fn a_release_that_waits_for_more_handoffs_keeps_the_lock() {
     let at_once = |crowd: &mut Crowd| (0..1_000).take_while(|_| hold(crowd)).count();
     assert_eq!(at_once(&mut crowd), 14, "the sixteenth hold has no handoff after it");
     crowd.settle();
-    assert_eq!(lingering(&crowd), 1, "it has got more");
+    assert_eq!(idle_locks(&crowd), 1, "it has got more");
     assert!(at_once(&mut crowd) >= 14);
     crowd.settle();
     assert!(at_once(&mut crowd) > 100);
@@ -158,7 +158,7 @@ fn the_idle_lock_that_was_released_first_makes_room() {
         world.release(lease);
         world.settle();
     }
-    assert_eq!(world.machine.stats().lingering, 2);
+    assert_eq!(world.machine.stats().idle, 2);
     let op = world.acquire_named("one", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
     assert!(world.outcome(op).is_none(), "it was released at the server");
     let op = world.acquire_named("two", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
@@ -173,7 +173,7 @@ fn the_loss_of_an_idle_lock_is_nobodys() {
     crowd.settle();
     crowd.pass(ms(1));
     let stats = crowd.worlds[0].machine.stats();
-    assert_eq!((stats.lingering, stats.lost), (0, 0));
+    assert_eq!((stats.idle, stats.lost), (0, 0));
     assert!(crowd.worlds[0].lost.is_empty());
 }
 
@@ -229,7 +229,7 @@ fn an_idle_lock_is_confirmed_before_it_is_handed_off_late() {
     crowd.worlds[0].release(next);
     crowd.server.flush();
     crowd.pass(ms(500));
-    assert_eq!(lingering(&crowd), 0, "the server denies it");
+    assert_eq!(idle_locks(&crowd), 0, "the server denies it");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn an_earlier_owner_cannot_touch_an_idle_lock() {
         assert_eq!(crowd.worlds[0].outcome(op), Some(&Outcome::Lost));
     }
     assert!(crowd.worlds[0].wire.is_empty());
-    assert_eq!(lingering(&crowd), 1);
+    assert_eq!(idle_locks(&crowd), 1);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn what_must_not_be_handed_off_does_not_linger() {
         crowd.settle();
         let lease = crowd.worlds[0].lease(op).0;
         crowd.release(0, lease);
-        assert_eq!(lingering(&crowd), 0);
+        assert_eq!(idle_locks(&crowd), 0);
         crowd.assert_nothing_left();
     }
 }
@@ -294,10 +294,10 @@ fn of_two_idle_locks_with_one_name_the_older_one_is_released() {
     assert_ne!(first.token_id(), second.token_id());
     for lease in [first, second] {
         crowd.release(0, lease);
-        assert_eq!(lingering(&crowd), 1);
+        assert_eq!(idle_locks(&crowd), 1);
     }
     crowd.pass(ms(301));
-    assert_eq!((lingering(&crowd), is_free(&crowd)), (0, true));
+    assert_eq!((idle_locks(&crowd), is_free(&crowd)), (0, true));
     crowd.assert_nothing_left();
 }
 
@@ -365,7 +365,7 @@ fn a_lock_for_which_a_caller_here_polls_is_released_at_the_server() {
     let lease = crowd.worlds[0].lease(op).0;
     let second = acquire(&mut crowd, 0);
     crowd.release(0, lease);
-    assert_eq!(lingering(&crowd), 0);
+    assert_eq!(idle_locks(&crowd), 0);
     crowd.pass(ms(80));
     assert!(crowd.has(0, second));
 }
@@ -396,7 +396,7 @@ fn idle_far_away(ttl: u64, round_trip: Duration) -> Crowd {
 #[test]
 fn a_question_under_way_keeps_nobody_from_an_idle_lock() {
     let mut crowd = idle_far_away(10_000, ms(200));
-    assert_eq!(lingering(&crowd), 1);
+    assert_eq!(idle_locks(&crowd), 1);
     let world = &mut crowd.worlds[0];
     let mut asked = 0;
     for _ in 0..18 {
@@ -423,7 +423,7 @@ fn a_lock_whose_server_takes_too_long_to_answer_does_not_linger() {
         [(10_000, 312, 1), (10_000, 313, 0), (1_000, 31, 1), (1_000, 32, 0), (60_000, 501, 0)]
     {
         let mut crowd = idle_far_away(ttl, ms(round_trip));
-        assert_eq!(lingering(&crowd), lingers, "{ttl} {round_trip}");
+        assert_eq!(idle_locks(&crowd), lingers, "{ttl} {round_trip}");
         crowd.settle();
         crowd.pass(ms(ttl / 3 + 1));
         assert!(is_free(&crowd));

@@ -68,7 +68,7 @@ test('stats counts what was done, and tells what is under way', async () => {
   assert.deepEqual(counts, {
     held: 0,
     leads: [],
-    lingering: 0,
+    idle: 0,
     waiting: 0,
     acquired: 0,
     handedOff: 0,
