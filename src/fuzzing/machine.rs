@@ -7,7 +7,7 @@ use crate::machine::{
 };
 use crate::protocol::message::{Grant, Message, Taken, inbox};
 use crate::protocol::{
-    Call, EXACT_MAX, Failure, Held, Label, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply,
+    Call, EXACT_MAX, Failure, HeldBy, Label, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply,
     Script, ServerTime, Take, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -431,7 +431,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
     Ok(match (script, bytes.below(4)) {
         (Script::Adopt | Script::Reserve, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
         (Script::HandoffShare | Script::Release | Script::Force, 0) => Reply::More,
-        (Script::Acquire, 0) => Reply::from(Held {
+        (Script::Acquire, 0) => Reply::from(HeldBy {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["", "somebody", "hf1.c.1", "hf1.x.1+"]).to_owned(),
             time: ServerTime::from_micros(exact(bytes)),
@@ -460,10 +460,10 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
             let time = ServerTime::from_micros(exact(bytes));
             Reply::Voted { counter: exact(bytes), time, written: bytes.flag() }
         }
-        (Script::Vote, _) => Reply::from(Held {
+        (Script::Vote, _) => Reply::from(HeldBy {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["somebody", "hf1.c.1.1", "hf1.x.1.2"]).to_owned(),
-            ..Held::default()
+            ..HeldBy::default()
         }),
         _ => Reply::Owner(bytes.flag()),
     })

@@ -6,7 +6,7 @@ use super::lease::Leases;
 use super::queue_entry::{Approach, Beneficiary, Entry, Pending};
 use super::timers::Owner;
 use super::wait_queue::{AcquireRequest, Need};
-use crate::protocol::{Held, LockKeys, NodeId, OpId, TokenId};
+use crate::protocol::{HeldBy, LockKeys, NodeId, OpId, TokenId};
 
 impl Machine {
     pub(super) fn acquire(&mut self, op: OpId, mut request: AcquireRequest) {
@@ -72,7 +72,7 @@ impl Machine {
             if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
                 let holder = Leases::token_of(context, held).to_string();
                 let remaining = Some(entry.ttl);
-                let held = Held { remaining, holder, ..Held::default() };
+                let held = HeldBy { remaining, holder, ..HeldBy::default() };
                 entry.pending = Pending::Held(Box::new(held));
             }
         }

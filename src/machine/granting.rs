@@ -70,7 +70,7 @@ impl Machine {
             Step::Granted(granted) => self.grant(id, granted),
             Step::Discard => self.discard_grant(id),
             Step::Anew => self.ask_anew(id, None),
-            Step::Known(again) => self.known(id, again),
+            Step::Known(again) => self.answer_known(id, again),
             Step::Refused => {
                 while let Some(entry) = self.entries.get(&id)
                     && let Some(op) = self.queues.first_of(entry)
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// An answer about a lock has come: ends the requests that have waited only for that.
-    fn known(&mut self, id: TokenId, again: Again) {
+    fn answer_known(&mut self, id: TokenId, again: Again) {
         let Some(entry) = self.entries.get(&id) else { return };
         let keys = entry.keys.clone();
         let caller = match entry.beneficiary {

@@ -13,7 +13,7 @@ use super::release::Successor;
 use super::request::{CallError, Finished};
 use super::timers::Owner;
 use super::wait_queue::AcquireRequest;
-use super::{Leaving, Machine};
+use super::{Machine, Releasing};
 use crate::protocol::{LeaseId, Mode, Mono, OpId, Reply, TokenId, is_owner, valid_until};
 
 impl Machine {
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
+    pub(super) fn hand_off_or_release(&mut self, lease: LeaseId, caller: Releasing) {
         if self.hand_off(lease) {
             return self.context.complete(caller.0, Outcome::Done);
         }

@@ -106,7 +106,7 @@ impl Reservation {
     }
 
     /// How many fences the next request of a lock that lingers asks for.
-    pub(super) fn lingering_block(last: Option<&Self>) -> u8 {
+    pub(super) fn idle_block(last: Option<&Self>) -> u8 {
         let is_short = last.is_some_and(|last| last.late || last.block > BLOCK_MAX);
         if is_short { LINGERING_BLOCK } else { BLOCK_MAX }
     }

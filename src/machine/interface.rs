@@ -205,7 +205,7 @@ pub enum Outcome {
         fences: Vec<u64>,
     },
     /// One call cannot take these locks: they are on several servers, or need more than that.
-    Apart,
+    OneByOne,
     /// The caller has cancelled it.
     Cancelled,
     /// The manager was closed.

@@ -53,9 +53,9 @@ pub(super) struct Lease {
     pub(super) leave_to_expire: bool,
     /// At most 49 days, which no process hangs for.
     stall_timeout_ms: u32,
-    /// The end of the time for which its caller may hold it, counted as that of a lease: so a request may ask for a lease
+    /// Until when it may be kept: by its caller, or idle. Counted as the end of a lease: so a request may ask for a lease
     /// that lasts until then, and at the server it ends with `max_hold` at the latest.
-    hold_end: Mono,
+    kept_until: Mono,
     pub(super) pending_renewal: Option<PendingRenewal>,
     /// When the server is asked about it next, to renew it or not. While a request is under way: until when it is to be
     /// answered. Never, after that or while it waits for a connection.
@@ -111,7 +111,7 @@ pub(super) enum PendingRenewal {
 /// The next scheduled step of a lease. If several are due at once, the first is taken.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Plan {
-    HoldEnd,
+    KeepEnd,
     LeaseEnd,
     Renewal,
 }
@@ -141,7 +141,7 @@ impl Lease {
             renew: false,
             leave_to_expire: false,
             stall_timeout_ms: 0,
-            hold_end: Mono::NEVER,
+            kept_until: Mono::NEVER,
             pending_renewal: None,
             renewal: Mono::NEVER,
             stalled: false,
@@ -157,7 +157,7 @@ impl Lease {
         let HoldTerms { renew, leave_to_expire, max_hold, stall_timeout, linger: _ } = hold;
         (self.renew, self.leave_to_expire) = (renew, leave_to_expire);
         self.stall_timeout_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
-        self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
+        self.kept_until = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
     }
 
     /// The length that its caller asked for.
@@ -167,7 +167,7 @@ impl Lease {
 
     /// The end of its caller's hold: that of the lease, or of the longest hold.
     fn held_until(&self) -> Mono {
-        self.hold_end.min(self.until)
+        self.kept_until.min(self.until)
     }
 
     pub(super) fn is_confirmed(&self, now: Mono) -> bool {
@@ -197,13 +197,13 @@ impl Lease {
     }
 
     fn plan(&self) -> (Mono, Plan) {
-        let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
+        let end = (self.kept_until, Plan::KeepEnd).min((self.until, Plan::LeaseEnd));
         end.min((self.renewal, Plan::Renewal))
     }
 
     /// Whether it is lengthened when a part of it is over, up to the end of its caller's hold.
     fn gets_longer(&self) -> bool {
-        self.renew && self.until < self.hold_end
+        self.renew && self.until < self.kept_until
     }
 
     /// Schedules its next renewal, when two thirds of `ttl` are left. A lease that gets no longer, or not yet since its
@@ -225,7 +225,7 @@ impl Lease {
 
     /// What a request asks for that is to make it last `ttl`: no more than the rest of its caller's hold.
     pub(super) fn within_hold(&self, now: Mono, ttl: Duration) -> Duration {
-        ttl.min(lease_until(now, self.hold_end))
+        ttl.min(lease_until(now, self.kept_until))
     }
 
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
@@ -407,7 +407,7 @@ impl Leases {
         }
         self.change(context, id, |held| {
             // Later it could not be handed off.
-            held.hold_end = held.budget.until().min(end);
+            held.kept_until = held.budget.until().min(end);
         });
         if let Some(round_trip) = round_trip {
             self.plan_next_renewal(context, id, round_trip);
@@ -503,7 +503,7 @@ impl Leases {
 
     pub(super) fn keep_idle_for_ever(&mut self, context: &mut Context) {
         for id in self.idle.ids() {
-            self.change(context, id, |held| held.hold_end = Mono::NEVER);
+            self.change(context, id, |held| held.kept_until = Mono::NEVER);
         }
     }
 

@@ -80,7 +80,7 @@ use crate::protocol::{Failure, LockKeys, Message, Mono, Reply, ServerTime, Token
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A caller that gives a lock up, and until when it waits for its outcome.
-type Leaving = (OpId, Mono);
+type Releasing = (OpId, Mono);
 
 /// The lock protocol of one manager.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub struct Machine {
     leases: Leases,
     /// Releases that wait for an answer. If that to a renewal, a claim or an extension confirms the lock, it is handed off
     /// here; after that to a queue entry, the entry can be moved back.
-    undecided: FxHashMap<TokenId, Leaving>,
+    undecided: FxHashMap<TokenId, Releasing>,
     releases: FxHashMap<TokenId, Release>,
     one_shots: FxHashMap<OpId, OneShot>,
     channels: ShardChannels,
@@ -247,7 +247,7 @@ impl Machine {
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Purpose::Extend(lease)),
             Command::ExpireIn { lease, ttl } => {
-                self.extend(op, lease, Some(ttl), Purpose::Leave(lease));
+                self.extend(op, lease, Some(ttl), Purpose::ExpireIn(lease));
             }
             Command::Force { name, foreign, owners } => {
                 let keys = self.queues.keys_of(&self.context, &name);
@@ -258,7 +258,7 @@ impl Machine {
                     names.iter().map(|name| self.queues.keys_of(&self.context, name)).collect();
                 self.acquire_all(op, keys, ttl, label, hold);
             }
-            Command::StopRenewing { lease } => self.let_expire(op, lease),
+            Command::StopRenewing { lease } => self.stop_renewing(op, lease),
             Command::Open => self.open(op),
             Command::Release { lease, exported } => self.release(op, lease, exported),
         }

@@ -43,7 +43,7 @@ pub(super) enum Purpose {
     Downgrade(LeaseId),
     Extend(LeaseId),
     /// Leave the lock to expire.
-    Leave(LeaseId),
+    ExpireIn(LeaseId),
     Force,
     /// Begin new leases, all or none: for the locks of the call.
     AcquireAll {
@@ -124,7 +124,7 @@ impl OneShot {
 
     pub(super) const fn extends(&self) -> Option<LeaseId> {
         match self.purpose {
-            Purpose::Extend(lease) | Purpose::Leave(lease) => Some(lease),
+            Purpose::Extend(lease) | Purpose::ExpireIn(lease) => Some(lease),
             _ => None,
         }
     }

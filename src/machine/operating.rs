@@ -64,7 +64,7 @@ impl Machine {
         let is_away = keys.first().is_some_and(|keys| self.servers.is_away(keys));
         let together = || one_shot::acquire_all(&mut self.context, keys, &label, ttl);
         match (!is_away).then(together).flatten() {
-            None => self.context.complete(op, Outcome::Apart),
+            None => self.context.complete(op, Outcome::OneByOne),
             Some(call) => self.begin_one_shot(op, call, Purpose::AcquireAll { label, hold }),
         }
     }
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// Renews a lease no more.
-    pub(super) fn let_expire(&mut self, op: OpId, lease: LeaseId) {
+    pub(super) fn stop_renewing(&mut self, op: OpId, lease: LeaseId) {
         let is_held = self.leases.valid(&self.context, lease).is_some();
         if is_held {
             self.leases.change(&mut self.context, lease.token_id(), |held| {
@@ -159,7 +159,7 @@ impl Machine {
     fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
         let Some(shot) = self.remove_one_shot(op) else { return };
         if let (
-            Purpose::Extend(lease) | Purpose::Leave(lease),
+            Purpose::Extend(lease) | Purpose::ExpireIn(lease),
             Call::Claim { ttl, .. } | Call::Extend { ttl, .. },
         ) = (&shot.purpose, &shot.call)
             && reply == Reply::Owner(false)
@@ -185,12 +185,12 @@ impl Machine {
                 }
                 Outcome::Done
             }
-            (Purpose::Leave(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
+            (Purpose::ExpireIn(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 self.leave(*lease, shot.call.ttl());
                 Outcome::Done
             }
             (_, Reply::Owner(true)) => Outcome::Done,
-            (Purpose::Extend(lease) | Purpose::Leave(lease) | Purpose::Downgrade(lease), _) => {
+            (Purpose::Extend(lease) | Purpose::ExpireIn(lease) | Purpose::Downgrade(lease), _) => {
                 if let Some(held) = self.leases.hold_of(*lease) {
                     let loss = self.leases.denied(held.id.token_id());
                     self.lose_if(loss);

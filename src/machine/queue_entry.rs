@@ -16,7 +16,7 @@ use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
 use crate::protocol::{
-    CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
+    CLAIM, Call, Grant, HeldBy, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
     ServerTime, TOKEN_PREFIX, Take, Token, TokenId, is_owner, valid_until,
 };
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub(super) enum Pending {
     Late,
     Unanswered,
     // Boxed, as below: few entries have it, and the others are small.
-    Held(Box<Held>),
+    Held(Box<HeldBy>),
     /// No majority of the servers could be reached.
     NoQuorum(Vec<String>),
     Refused(Refusal),
@@ -257,7 +257,7 @@ impl Entry {
     }
 
     /// The hold that its owner has elsewhere, as `held` tells.
-    pub(super) fn hold_of_owner(&self, held: &Held) -> Option<Token> {
+    pub(super) fn hold_of_owner(&self, held: &HeldBy) -> Option<Token> {
         if !is_owner(&self.label) {
             return None;
         }
@@ -308,7 +308,7 @@ impl Entry {
         if transient { Step::Known(Again::Soon) } else { Step::Refused }
     }
 
-    fn held(&mut self, held: Box<Held>, quorum: bool) -> Step {
+    fn held(&mut self, held: Box<HeldBy>, quorum: bool) -> Step {
         let otherwise = self.position.lost();
         self.position = held.queued.map_or(otherwise, |queued| Position::Queued(queued.seq));
         self.misses = if self.hinted { 0 } else { self.misses + 1 };
@@ -409,7 +409,7 @@ impl Entry {
             Ok(Reply::Granted { fence } | Reply::Joined { fence }) => {
                 self.granted(now, data, sent, fence, false)
             }
-            Ok(Reply::Take(take)) => self.tried(now, data, sent, take),
+            Ok(Reply::Take(take)) => self.take_answered(now, data, sent, take),
             Ok(Reply::Held(held)) => self.held(held, context.config.quorum),
             Ok(Reply::Owner(false)) if self.takes_over.is_some() => Step::Anew,
             // The answer to the fallback, which has kept the entry.
@@ -465,7 +465,7 @@ impl Entry {
     }
 
     /// The fast path was answered. The script completes what it has begun.
-    fn tried(&mut self, now: Mono, data: &ServerData, sent: Mono, take: Take) -> Step {
+    fn take_answered(&mut self, now: Mono, data: &ServerData, sent: Mono, take: Take) -> Step {
         match take {
             Take::Taken { last } => {
                 let before = last.saturating_sub(self.block.into());
@@ -581,7 +581,7 @@ impl Entry {
 
     /// The pause before a quorum is asked again: there is no queue, so random pauses keep callers apart. They grow
     /// while the lock stays held, since a message says when it may be free.
-    fn quorum_pause(&self, context: &mut Context, held: &Held, pubsub_denied: bool) -> Duration {
+    fn quorum_pause(&self, context: &mut Context, held: &HeldBy, pubsub_denied: bool) -> Duration {
         if self.misses == 0 {
             return context.jitter(WOKEN_MS);
         }

@@ -5,7 +5,7 @@ use super::lease::{Leases, Origin};
 use super::release::{Release, Successor};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
-use super::{Leaving, Machine};
+use super::{Machine, Releasing};
 use crate::protocol::{LockKeys, Mono, Token, TokenId};
 use crate::slim::Slim;
 
@@ -17,7 +17,7 @@ impl Machine {
     pub(super) fn release_at_server(
         &mut self,
         id: TokenId,
-        caller: Option<Leaving>,
+        caller: Option<Releasing>,
         successor: Option<Successor>,
     ) {
         let Some(held) = self.remove_lease(id) else {

@@ -11,7 +11,9 @@ use super::interface::{HoldTerms, Outcome, Wait};
 use super::queue_entry::{Beneficiary, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::protocol::{Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId, is_owner};
+use crate::protocol::{
+    HeldBy, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId, is_owner,
+};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -32,7 +34,7 @@ pub(super) struct AcquireRequest {
     /// other token serves it.
     pub(super) owned: bool,
     /// Its number in the queue of its lock; none if it does not wait.
-    ticket: Option<u64>,
+    arrival: Option<u64>,
     /// The entry of a caller that is in no queue.
     pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
@@ -51,8 +53,8 @@ impl AcquireRequest {
     ) -> Self {
         let owned = is_owner(&label);
         let polls = context.config.polling.is_some() && mode == Mode::Exclusive && !owned;
-        let (ticket, own, began) = (None, None, context.now);
-        Self { keys, label, ttl, hold, mode, wait, polls, owned, ticket, own, began }
+        let (arrival, own, began) = (None, None, context.now);
+        Self { keys, label, ttl, hold, mode, wait, polls, owned, arrival, own, began }
     }
 
     /// A new token that asks for the lock.
@@ -116,14 +118,14 @@ struct WaitQueue {
 }
 
 impl WaitQueue {
-    fn ahead_of(&self, ticket: u64) -> usize {
-        self.waiters.partition_point(|(other, _)| *other < ticket)
+    fn ahead_of(&self, arrival: u64) -> usize {
+        self.waiters.partition_point(|(other, _)| *other < arrival)
     }
 
     /// Removes a waiter, if it is still there.
-    fn leave(&mut self, ticket: u64) {
-        let index = self.ahead_of(ticket);
-        if self.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
+    fn leave(&mut self, arrival: u64) {
+        let index = self.ahead_of(arrival);
+        if self.waiters.get(index).is_some_and(|(other, _)| *other == arrival) {
             self.waiters.remove(index);
         }
     }
@@ -163,7 +165,7 @@ pub(super) struct WaitQueues {
     owned: FxHashMap<LockKeys, Vec<OpId>>,
     /// The memory of queues that ended, for those that begin.
     spare: Vec<WaitQueue>,
-    last_ticket: u64,
+    last_arrival: u64,
 }
 
 impl WaitQueues {
@@ -220,20 +222,20 @@ impl WaitQueues {
     }
 
     fn enqueue(&mut self, op: OpId, request: &mut AcquireRequest) {
-        self.last_ticket += 1;
-        request.ticket = Some(self.last_ticket);
+        self.last_arrival += 1;
+        request.arrival = Some(self.last_arrival);
         let new = || self.spare.pop().unwrap_or_default();
         let queue = self.queues.entry(request.keys.clone()).or_insert_with(new);
-        queue.waiters.push_back((self.last_ticket, op));
+        queue.waiters.push_back((self.last_arrival, op));
     }
 
     /// Removes a request. The caller must then serve its queue.
     pub(super) fn remove(&mut self, context: &mut Context, op: OpId) -> Option<AcquireRequest> {
         let request = self.requests.remove(&op);
-        if let Some(AcquireRequest { keys, ticket, owned, .. }) = &request {
+        if let Some(AcquireRequest { keys, arrival, owned, .. }) = &request {
             context.timers.clear(Timer::AcquireDeadline(op));
-            if let (Some(ticket), Some(queue)) = (*ticket, self.queues.get_mut(keys)) {
-                queue.leave(ticket);
+            if let (Some(arrival), Some(queue)) = (*arrival, self.queues.get_mut(keys)) {
+                queue.leave(arrival);
             }
             if *owned && let Some(ops) = self.owned.get_mut(keys) {
                 ops.retain(|other| *other != op);
@@ -373,7 +375,7 @@ impl WaitQueues {
     }
 
     /// An answer has the position of an entry at the server.
-    pub(super) fn has_position(&mut self, entry: &Entry, held: &Held) {
+    pub(super) fn has_position(&mut self, entry: &Entry, held: &HeldBy) {
         if entry.beneficiary == Beneficiary::Queue
             && let (Some(queue), Some(queued)) = (self.queues.get_mut(&entry.keys), held.queued)
         {
@@ -470,7 +472,7 @@ impl WaitQueues {
         let request = self.get(op)?;
         let of_queue = || {
             let queue = self.queues.get(&request.keys)?;
-            let index = queue.ahead_of(request.ticket?);
+            let index = queue.ahead_of(request.arrival?);
             queue.entries.get(index).or_else(|| queue.entries.back()).copied()
         };
         request.own.or_else(of_queue)
@@ -500,10 +502,10 @@ impl WaitQueues {
             }
             Pending::Held(_) if matches!(request.wait, Wait::Never | Wait::Steal) => Outcome::Held,
             Pending::Held(held) => {
-                let queue = self.queues.get(&request.keys).zip(request.ticket);
-                let ahead_here = queue.map_or(0, |(queue, ticket)| {
+                let queue = self.queues.get(&request.keys).zip(request.arrival);
+                let ahead_here = queue.map_or(0, |(queue, arrival)| {
                     let index = queue.entries.iter().position(|id| Some(*id) == known).unwrap_or(0);
-                    queue.ahead_of(ticket).saturating_sub(index)
+                    queue.ahead_of(arrival).saturating_sub(index)
                 });
                 let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
                 let position = held.queued.map(|queued| queued.position.saturating_add(ahead_here));

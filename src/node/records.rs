@@ -464,7 +464,7 @@ fn outcome_numbers(outcome: &Outcome) -> (OutcomeCode, f64, f64) {
             (OutcomeCode::AcquiredAs, number(lease.0), number(*fence))
         }
         Outcome::AcquiredAll { lease, .. } => (OutcomeCode::AcquiredAll, number(lease.0), 0.0),
-        Outcome::Apart => plain(OutcomeCode::OneByOne),
+        Outcome::OneByOne => plain(OutcomeCode::OneByOne),
         Outcome::Cancelled => plain(OutcomeCode::Cancelled),
         Outcome::Closed => plain(OutcomeCode::Closed),
         Outcome::Connection(_) => plain(OutcomeCode::Connection),
@@ -510,7 +510,7 @@ fn outcome_text(outcome: Outcome) -> Option<OutcomeText> {
             position,
             ..OutcomeText::new(String::new())
         },
-        Outcome::Apart
+        Outcome::OneByOne
         | Outcome::Cancelled
         | Outcome::Closed
         | Outcome::Done

@@ -105,7 +105,7 @@ fn outcomes() -> Vec<Outcome> {
         Outcome::Acquired { lease, fence: 42, label: None },
         Outcome::Acquired { lease, fence: 42, label: Some(text()) },
         Outcome::AcquiredAll { lease, fences: vec![42, 43] },
-        Outcome::Apart,
+        Outcome::OneByOne,
         Outcome::Cancelled,
         Outcome::Closed,
         Outcome::Connection(text()),

@@ -26,7 +26,9 @@ pub use ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use keys::{CounterKey, Counters, LockKeys, SLOTS, SideKey};
 pub use message::{Grant, Message, Taken};
 pub use mode::Mode;
-pub use reply::{COUNTER_AHEAD_MAX, EXACT_MAX, FENCE_MAX, Held, QueuePosition, Reply, Take, exact};
+pub use reply::{
+    COUNTER_AHEAD_MAX, EXACT_MAX, FENCE_MAX, HeldBy, QueuePosition, Reply, Take, exact,
+};
 pub use routes::Routes;
 pub use script::Script;
 pub use send_mode::SendMode;

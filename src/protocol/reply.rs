@@ -41,7 +41,7 @@ pub enum Reply {
     /// `acquire_all`: the tokens have all locks, with these fences.
     All(Vec<u64>),
     /// `acquire`, `vote`: another token or other code holds the lock.
-    Held(Box<Held>),
+    Held(Box<HeldBy>),
     /// `force`: the lock is held, and nothing has changed yet.
     Seen {
         /// Identifies its owners.
@@ -84,7 +84,7 @@ impl Reply {
 
 /// A held lock, as a refused caller sees it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Held {
+pub struct HeldBy {
     /// How long the holder's lease lasts; none if it never ends by itself.
     pub remaining: Option<Duration>,
     /// The value of the lock: a token, or other code's value. Empty if the lock is free.
@@ -105,8 +105,8 @@ pub struct Held {
     pub awaited: Option<Duration>,
 }
 
-impl From<Held> for Reply {
-    fn from(held: Held) -> Self {
+impl From<HeldBy> for Reply {
+    fn from(held: HeldBy) -> Self {
         // Few replies are that large, and each is moved several times.
         Self::Held(Box::new(held))
     }

@@ -46,11 +46,11 @@ impl Machine {
     pub(in crate::machine) fn lease_due(&mut self, id: TokenId) -> Option<Loss> {
         let held = self.leases.get(id)?;
         match held.plan().1 {
-            Plan::HoldEnd if self.leases.is_idle(id) => {
+            Plan::KeepEnd if self.leases.is_idle(id) => {
                 self.release_at_server(id, None, None);
                 None
             }
-            Plan::HoldEnd => {
+            Plan::KeepEnd => {
                 Some(Loss { id, reason: LossReason::MaxHold, give_back: GiveBack::Always })
             }
             Plan::LeaseEnd => self.leases.end(id),
@@ -265,7 +265,7 @@ impl Machine {
             return;
         }
         let wanted = match self.leases.idle.linger_of(id) {
-            Some(_) => Reservation::lingering_block(self.leases.reservations.get(&id)),
+            Some(_) => Reservation::idle_block(self.leases.reservations.get(&id)),
             None => self.queues.block(&held.keys),
         };
         let block = self.block(&held.keys, wanted);

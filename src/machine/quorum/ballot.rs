@@ -5,7 +5,7 @@
 
 use crate::machine::context::Context;
 use crate::machine::timers::Timer;
-use crate::protocol::{Failure, Held, LockKeys, Mono, Refusal, RequestId, Token};
+use crate::protocol::{Failure, HeldBy, LockKeys, Mono, Refusal, RequestId, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) enum Vote {
     /// The server cannot be asked, gave no answer in time, or refused: why.
     Failed(String),
     /// Another token has the lock; the holder, where the request asks for it.
-    No(Option<Held>),
+    No(Option<HeldBy>),
     /// The attempt has the lock.
     Yes,
 }
@@ -125,7 +125,7 @@ impl Ballot {
     }
 
     /// The holder on most servers; none if the lock is contended, or free by now.
-    pub(super) fn holder(&self) -> Held {
+    pub(super) fn holder(&self) -> HeldBy {
         let seen = self.votes.iter().filter_map(|vote| match vote {
             Vote::No(Some(held)) => Some(held),
             _ => None,

@@ -41,8 +41,8 @@ use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
 use crate::protocol::quorum::Settings;
 use crate::protocol::{
-    Call, Failure, Held, Intent, LeaseId, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId,
-    SendMode, ServerTime, Token, WRONG_TYPE,
+    Call, Failure, HeldBy, Intent, LeaseId, LockKeys, Message, Mono, NodeId, OpId, Reply,
+    RequestId, SendMode, ServerTime, Token, WRONG_TYPE,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -538,7 +538,7 @@ impl Quorum {
                     self.channels.listen(&mut self.context, &self.servers, &ballot.keys);
                 }
                 let held = ballot.holder();
-                Ok(Held { holder: without_attempt(&held.holder).to_owned(), ..held }.into())
+                Ok(HeldBy { holder: without_attempt(&held.holder).to_owned(), ..held }.into())
             }
         }
     }

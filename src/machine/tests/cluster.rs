@@ -7,7 +7,7 @@ use crate::machine::{
     Protocol, RequestId, Routes, SendMode, ServerProbe, Wait,
 };
 use crate::protocol::{
-    Call, Failure, Grant, Held, Intent, LockKeys, Message, Mode, Mono, QueuePosition, Refusal,
+    Call, Failure, Grant, HeldBy, Intent, LockKeys, Message, Mode, Mono, QueuePosition, Refusal,
     Reply, SLOTS, ServerTime, Token, valid_until,
 };
 use std::sync::Arc;
@@ -142,12 +142,12 @@ impl Crew {
     }
 
     /// Waits for a lock that another client holds; returns the server's reply.
-    fn enqueue(&mut self) -> Held {
+    fn enqueue(&mut self) -> HeldBy {
         self.acquire(2, LOW);
         let (node, request, ..) = self.sent();
         let queued = Some(QueuePosition { position: 1, seq: 5 });
         let (holder, remaining) = ("hf1.d.1".to_owned(), Some(ms(9_000)));
-        let held = Held { remaining, holder, queued, ..Held::default() };
+        let held = HeldBy { remaining, holder, queued, ..HeldBy::default() };
         self.reply(node, request, Ok(held.clone().into()));
         held
     }
@@ -246,7 +246,7 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     crew.take();
     crew.reply(ONE, tries, Err(Failure::Moved(TWO)));
     let (_, tries, ..) = crew.sent();
-    crew.reply(TWO, tries, Ok(Held::default().into()));
+    crew.reply(TWO, tries, Ok(HeldBy::default().into()));
     crew.pass(200);
     assert!(crew.take().contains(&Effect::Discover));
     // The routes are as they were believed to be.
@@ -280,7 +280,7 @@ pub(super) fn who_waits_for_room_waits_where_its_lock_has_moved() {
     crew.take();
     let (mut asked, mut next) = (0, Some(high));
     while let Some(request) = next {
-        crew.reply(TWO, request, Ok(Held::default().into()));
+        crew.reply(TWO, request, Ok(HeldBy::default().into()));
         next = crew.take().into_iter().find_map(|effect| {
             let Effect::Send { request, call, .. } = effect else { return None };
             asked += usize::from(call.keys() == &LockKeys::new("lock:", &waits));
@@ -826,7 +826,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let channel = crew.machine.servers.shard_channel(&keys);
     crew.event(ONE, Event::Listening { channel, on: true });
     let (_, request, ..) = crew.sent();
-    crew.reply(ONE, request, Ok(Held { time: TIME, ..held }.into()));
+    crew.reply(ONE, request, Ok(HeldBy { time: TIME, ..held }.into()));
     crew.take();
     let grant = Grant {
         token: Token::from_text("hf1.c.1"),
@@ -872,7 +872,7 @@ fn several_locks_of_different_slots_are_not_taken_by_one_call() {
     let mut crew = Crew::new();
     let (names, ttl, label) = (vec![LOW.to_owned(), HIGH.to_owned()], ms(10_000), Arc::default());
     crew.command(OpId(2), Command::AcquireAll { names, ttl, label, hold: RENEWED });
-    assert_eq!(crew.take(), [Effect::Complete { op: OpId(2), outcome: Outcome::Apart }]);
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(2), outcome: Outcome::OneByOne }]);
 }
 
 /// The outcome of the first connections, after these results; none if it is still open.
@@ -956,7 +956,7 @@ fn a_release_moves_no_entry_that_waits_for_its_own_caller() {
     let (_, request, ..) = crew.sent();
     let queued = Some(QueuePosition { position: 2, seq: 5 });
     let (holder, remaining) = ("hf1.c.1".to_owned(), Some(ms(9_000)));
-    let held = Held { remaining, holder, queued, time: TIME, ..Held::default() };
+    let held = HeldBy { remaining, holder, queued, time: TIME, ..HeldBy::default() };
     crew.reply(ONE, request, Ok(held.into()));
     crew.take();
     crew.command(OpId(4), Command::Release { lease, exported: true });

@@ -140,7 +140,7 @@ fn without_a_connection_a_wait_ends_in_time_and_an_attempt_is_left_one_round_tri
     let hold = ONE_LEASE;
     let several =
         world.command(Command::AcquireAll { names, ttl: ms(60_000), label: "".into(), hold });
-    assert_eq!(world.outcome(several), Some(&Outcome::Apart), "each has a wait of its own");
+    assert_eq!(world.outcome(several), Some(&Outcome::OneByOne), "each has a wait of its own");
     world.pass(ms(101));
     assert_eq!(world.outcome(briefly), Some(&Outcome::Connection("cut".to_owned())));
     assert_eq!(world.outcome(at_once), None);

@@ -16,7 +16,7 @@ use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
-use crate::protocol::reply::{Held, Reply, Take};
+use crate::protocol::reply::{HeldBy, Reply, Take};
 use crate::protocol::script::Script;
 use crate::protocol::token::{Label, Token};
 use crate::protocol::validity::valid_until;
@@ -417,7 +417,7 @@ pub(super) fn misread(
                 && owned::is_owned(&Token::from_text(&held.holder)) =>
         {
             let holder = "hf1.another.1".to_owned();
-            Ok(Held { holder, ..(**held).clone() }.into())
+            Ok(HeldBy { holder, ..(**held).clone() }.into())
         }
         (
             Call::Free { .. } | Call::FreeShare { .. } | Call::Release { .. },

@@ -551,7 +551,7 @@ fn of_several_locks_the_key_that_is_wrong_is_named() {
 
 #[test]
 fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
-    for (count, calls, outcome) in [(256, 1, None), (257, 0, Some(Outcome::Apart))] {
+    for (count, calls, outcome) in [(256, 1, None), (257, 0, Some(Outcome::OneByOne))] {
         let mut world = World::connected();
         let (ttl, label) = (ms(10_000), Arc::default());
         let names = (0..count).map(|number| number.to_string()).collect();
@@ -650,7 +650,7 @@ fn several_locks_are_not_taken_by_one_call_where_replicas_must_have_them() {
     let mut world = World::connected();
     world.machine.context.config.confirm = true;
     let op = together(&mut world);
-    assert_eq!(world.outcome(op), Some(&Outcome::Apart));
+    assert_eq!(world.outcome(op), Some(&Outcome::OneByOne));
     assert!(world.wire.is_empty());
 }
 

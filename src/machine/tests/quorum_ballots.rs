@@ -7,7 +7,7 @@ use crate::machine::{
 };
 use crate::protocol::message::free_channel;
 use crate::protocol::{
-    COUNTER_AHEAD_MAX, Call, Failure, Held, LockKeys, Message, Mode, Mono, Refusal, Reply,
+    COUNTER_AHEAD_MAX, Call, Failure, HeldBy, LockKeys, Message, Mode, Mono, Refusal, Reply,
     ServerTime,
 };
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn refused(code: &str) -> Result<Reply, Failure> {
 #[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
 fn held_by(holder: &str) -> Result<Reply, Failure> {
     let (remaining, holder) = (Some(ms(60_000)), holder.to_owned());
-    Ok(Held { remaining, holder, ..Held::default() }.into())
+    Ok(HeldBy { remaining, holder, ..HeldBy::default() }.into())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
@@ -533,7 +533,7 @@ fn a_waiter_asks_again_when_the_lease_of_the_holder_ends() {
     council.acquire(OpId(2), 60_000, Wait::Forever);
     council.refuse_for(5_000, &held_by("hf1.d.1.7"));
     let (remaining, holder) = (Some(ms(100)), "hf1.d.1.7".to_owned());
-    let soon = Ok(Held { remaining, holder, ..Held::default() }.into());
+    let soon = Ok(HeldBy { remaining, holder, ..HeldBy::default() }.into());
     let rounds = council.refuse_for(5_000, &soon);
     let mut pauses = rounds.windows(2).map(|pair| pair[1].since(pair[0]));
     assert!(pauses.all(|pause| (ms(100)..=ms(111)).contains(&pause)));

@@ -1,7 +1,9 @@
 //! From the values that scripts answer with to replies.
 
 use super::{brief, error_reply};
-use crate::protocol::{EXACT_MAX, Failure, Held, QueuePosition, Reply, Script, ServerTime, exact};
+use crate::protocol::{
+    EXACT_MAX, Failure, HeldBy, QueuePosition, Reply, Script, ServerTime, exact,
+};
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,15 +82,15 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
 }
 
 /// A held lock that has no queue.
-fn read_unqueued(remaining_ms: i64, holder: &[u8]) -> Held {
-    Held {
+fn read_unqueued(remaining_ms: i64, holder: &[u8]) -> HeldBy {
+    HeldBy {
         remaining: unsigned(remaining_ms).map(Duration::from_millis),
         holder: String::from_utf8_lossy(holder).into_owned(),
-        ..Held::default()
+        ..HeldBy::default()
     }
 }
 
-fn read_held(parts: &[Value]) -> Option<Held> {
+fn read_held(parts: &[Value]) -> Option<HeldBy> {
     if let [Value::Int(remaining_ms), Value::BulkString(holder)] = parts {
         return Some(read_unqueued(*remaining_ms, holder));
     }
@@ -100,7 +102,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
     let position = u32::try_from(unsigned_value(position)?).ok()?;
     // Other clients can write any score: one out of range is replaced by the nearest that can be sent.
     let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
-    Some(Held {
+    Some(HeldBy {
         remaining: unsigned_value(remaining_ms).map(Duration::from_millis),
         holder: String::from_utf8_lossy(holder).into_owned(),
         time: ServerTime::from_micros(unsigned_value(time)?),
