@@ -5,7 +5,7 @@
 
 use crate::protocol::Mono;
 
-/// The plan of the keeper. Whoever has the mutex of the core owns it.
+/// The plan of the keeper. The thread that has the mutex of the core owns it.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     planned: Option<Mono>,

@@ -139,7 +139,7 @@ impl State {
             let (op, command) = match submission {
                 Submission::Begin(op, command) => (op, command),
                 Submission::Query(ticket, question) => {
-                    // What was asked for before it is on its way from here on.
+                    // From here on, earlier requests are on their way.
                     self.settle(now);
                     self.queries.add(ticket, question, &*self.machine);
                     self.start_queries();
@@ -339,7 +339,7 @@ impl State {
         if self.is_due(now) {
             // A reply that is there in time must not be given up because it is unread.
             self.read_links(now);
-            // Who moves the clock is awake.
+            // The test that moves the clock is awake.
             let is_stopped = self.clock.is_stopped();
             let turned = Event::Heartbeat(if is_stopped { now } else { self.caller.last_turn() });
             self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
@@ -421,7 +421,7 @@ impl State {
                     self.open.tell_loss();
                     self.reported = true;
                 }
-                // Who moves the clock is awake.
+                // The test that moves the clock is awake.
                 Effect::Ping if self.clock.is_stopped() => {}
                 Effect::Ping => {
                     self.caller.ping();

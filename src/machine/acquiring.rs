@@ -150,7 +150,7 @@ impl Machine {
         let is_open = self.servers.asks(id);
         let Some(entry) = self.remove_entry(id) else { return };
         if entry.takes_over.is_some() {
-            // What it has got or may yet get, the owner had before.
+            // The owner had the lock before the entry asked for it, and keeps it.
             return;
         }
         let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;

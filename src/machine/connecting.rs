@@ -105,7 +105,7 @@ impl Machine {
         match routes {
             Ok(routes) => {
                 let connected = servers.discovered(context, routes);
-                // What they have not answered is asked where the locks are now.
+                // Their unanswered requests go where the locks are now.
                 for node in self.servers.deserted() {
                     self.disconnected(
                         node,

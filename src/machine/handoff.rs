@@ -19,7 +19,7 @@ const HANDOFFS_MAX: u8 = BLOCK_MAX - 1;
 /// the answer is on its way.
 const ASK_AT: u8 = 7;
 
-/// The fences that a lock that lingers reserves once a caller has had to wait for more: the network takes longer than all
+/// The fences that a lock with `linger` reserves once a caller has had to wait for more: the network takes longer than all
 /// handoffs of a small block.
 const LINGERING_BLOCK: u8 = u8::MAX;
 
@@ -85,7 +85,7 @@ pub(super) struct Reservation {
     late: bool,
     /// No more is asked for: another manager waits for the lock, or the server does not do it.
     over: bool,
-    /// Until then handoffs are not counted, since whoever waits elsewhere would wait as long for a lock that lingers.
+    /// Until then handoffs are not counted, since waiters elsewhere would wait as long for an idle lock.
     uncounted_until: Mono,
 }
 
@@ -105,7 +105,7 @@ impl Reservation {
         !is_over && is_low && held.followers() > u64::from(left)
     }
 
-    /// How many fences the next request of a lock that lingers asks for.
+    /// How many fences the next request of a lock with `linger` asks for.
     pub(super) fn idle_block(last: Option<&Self>) -> u8 {
         let is_short = last.is_some_and(|last| last.late || last.block > BLOCK_MAX);
         if is_short { LINGERING_BLOCK } else { BLOCK_MAX }

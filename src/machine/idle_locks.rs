@@ -23,7 +23,7 @@ struct Terms {
 /// The idle locks of a manager, and how long it may keep those that are held.
 #[derive(Debug, Default)]
 pub(super) struct IdleLocks {
-    /// Of each lock that a caller wants to be kept, or wanted since the server granted it.
+    /// One for each lock that a caller wants to be kept, or wanted since the server granted it.
     terms: FxHashMap<TokenId, Terms>,
     by_keys: FxHashMap<LockKeys, (Mono, TokenId)>,
     /// The idle locks, the oldest first.
@@ -136,7 +136,7 @@ impl IdleSnapshot {
     }
 }
 
-/// What tests look into.
+/// Access for tests.
 #[cfg(all(test, feature = "core"))]
 impl IdleLocks {
     pub(super) fn ids(&self) -> Vec<TokenId> {

@@ -30,7 +30,7 @@ impl KeyByKey {
         }
     }
 
-    /// What follows the reply to a request that was sent at `sent`; none if the reply decides.
+    /// The next step after the reply to a request that was sent at `sent`; none if the reply decides.
     pub(super) const fn next(self, sent: Mono, reply: &Reply) -> Option<Self> {
         match (self, reply) {
             (Self::Alone, Reply::Owner(false)) => Some(Self::Share),

@@ -71,7 +71,7 @@ pub(super) struct Lease {
     pub(super) origin: Origin,
 }
 
-// What is a multiple of 16 bytes and eight more wastes nothing in the usual allocators.
+// The usual allocators waste nothing of a multiple of 16 bytes and eight more.
 const _: () = assert!(size_of::<Lease>() <= 136);
 
 /// How a lock was got, as far as that matters later.
@@ -216,14 +216,14 @@ impl Lease {
         self.plan_renewal(now, now + pause);
     }
 
-    /// What a renewal asks for: its length, or the rest of it, which may be more since its caller has extended it. One that
-    /// is not renewed is only asked about, unless a part of its grant is pending.
+    /// The lease that a renewal asks for: its length, or the rest of it, which may be more since its caller has extended it.
+    /// A lease that is not renewed is only asked about, unless a part of its grant is pending.
     fn renewal_ttl(&self, now: Mono) -> Duration {
         let left = self.left(now);
         if self.renew || self.pending_renewal.is_some() { self.ttl().max(left) } else { left }
     }
 
-    /// What a request asks for that is to make it last `ttl`: no more than the rest of its caller's hold.
+    /// The lease that a request asks for to make it last `ttl`: no more than the rest of its caller's hold.
     pub(super) fn within_hold(&self, now: Mono, ttl: Duration) -> Duration {
         ttl.min(lease_until(now, self.kept_until))
     }
@@ -242,8 +242,8 @@ impl Lease {
     }
 
     /// Whether an answer to its renewal is of its own grant, though the replication id has changed since: the answer for a
-    /// share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a lone share
-    /// has never waited, so no message grants it anything.
+    /// share has its fence, and a claim may be of a later grant by message to the same token. The owner of a lone
+    /// share has never waited, so no message grants it anything.
     const fn is_of_this_grant(&self, script: Option<Script>, reply: &Reply) -> bool {
         match reply {
             Reply::Granted { fence } => {

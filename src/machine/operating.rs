@@ -261,7 +261,7 @@ impl Machine {
         self.context.number_of(owner).is_some_and(|id| !is_held(id))
     }
 
-    /// What `owner` had is another token's now. This manager may be the owner, and miss the message.
+    /// Another token has taken over the lock of `owner`. This manager may be that owner, and miss the message.
     pub(super) fn lose_adopted(&mut self, owner: &Token, reason: LossReason, give_back: GiveBack) {
         let own = self.context.number_of(owner).filter(|id| self.leases.get(*id).is_some());
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));

@@ -31,7 +31,7 @@ pub(super) struct ServerData {
     closest: Option<(Mono, ServerTime)>,
     /// The local time after which the server read this time, when this connection was opened.
     greeting: Option<(Mono, ServerTime)>,
-    /// Of the readings on this connection, the one that shows most, and when it had come: the clock has shown no less since.
+    /// The greatest reading on this connection, and when it had come: the clock has shown no less since.
     most: Option<(Mono, ServerTime)>,
     /// When a reading on this connection last showed that the clock had been set back.
     set_back: Option<Mono>,

@@ -258,7 +258,7 @@ impl Servers {
     ) {
         if self.routes.has(node) {
             connection::attempt(context, node, within);
-            // What does not answer may have been replaced.
+            // A server that does not answer may have been replaced.
             self.discovery.ask_soon(context);
         } else if !self.get(node).connection.is_up() {
             connection::stop_attempts(context, node);

@@ -1,4 +1,4 @@
-//! What is scheduled, and for when.
+//! The planned timers, and when each is due.
 
 use crate::protocol::{Mono, NodeId, OpId, RequestId, TokenId};
 use crate::slim::Slim;

@@ -80,10 +80,10 @@ impl AcquireRequest {
         }
     }
 
-    /// How many fences it wants: those of a lock that lingers are for its later callers. A quorum has no blocks.
+    /// How many fences it wants: those of a lock with `linger` are for its later callers. A quorum has no blocks.
     pub(super) fn block(&self, context: &Context) -> u8 {
-        let lingers = !self.hold.linger.is_zero() && !self.mode.is_shared();
-        if lingers && !context.config.quorum { BLOCK_MAX } else { 1 }
+        let may_idle = !self.hold.linger.is_zero() && !self.mode.is_shared();
+        if may_idle && !context.config.quorum { BLOCK_MAX } else { 1 }
     }
 
     /// Whether its caller waits in the queue of this process. One that names an owner waits in that of the server alone.

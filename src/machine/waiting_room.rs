@@ -15,7 +15,7 @@ pub(super) enum Rank {
     New,
 }
 
-/// Those of one server, in the order in which they came. Who has left since is still in it.
+/// The owners of one server, in the order in which they came. Owners that have left since are still in it.
 #[derive(Debug, Default)]
 pub(super) struct WaitingRoom {
     known: VecDeque<Owner>,

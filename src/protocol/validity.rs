@@ -26,7 +26,7 @@ pub fn lease_until(sent: Mono, until: Mono) -> Duration {
 
 /// How far clocks may drift apart, as a part of the time: 1 %.
 pub(crate) const DRIFT: u32 = 100;
-/// What is not relied on however short a lease is: servers count in whole ms.
+/// The least part of a lease that is not relied on, however short it is: servers count in whole ms.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// The part of a lease that is not relied on.

@@ -1,6 +1,6 @@
 //! What connections log in with: a fixed login, or one that is asked for whenever a connection needs it.
 //!
-//! Whoever answers may be slow, hang or fail, and an event loop may be blocked. So a connection uses the last answer if
+//! The function that answers may be slow, hang or fail, and an event loop may be blocked. So a connection uses the last answer if
 //! the new one is late, and the new one once the server refuses the last.
 
 use super::redis::Tls;

@@ -1,4 +1,4 @@
-//! What a quorum asks of the machine inside.
+//! Answers a quorum's questions about the machine inside.
 
 use crate::machine::Machine;
 use crate::machine::interface::Effect;

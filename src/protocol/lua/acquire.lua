@@ -70,7 +70,7 @@ if is_taken then
   return value and fence and { fence } or fence or failure
 end
 
--- So is a lock that another has: the caller is enqueued.
+-- The third common case: another token has the lock, so the caller is enqueued.
 value = redis.call('GET', lock_key)
 local owner = value and value:sub(-1) == MARK and value:sub(1, -2) or value
 local is_whole = owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and owner:sub(1, #LONE_SHARE) ~= LONE_SHARE

@@ -1,4 +1,4 @@
-//! What to do when there is no free file descriptor: without one nothing can be opened, no connection either.
+//! Explains the lack of a free file descriptor: without one nothing can be opened, no connection either.
 
 use socket2::{Domain, Socket, Type};
 use std::io;

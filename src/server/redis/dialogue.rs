@@ -129,7 +129,7 @@ impl Dialogue {
     /// The replies to `pipeline`. If the server ends the connection, its last words are the error: a server that has too
     /// many clients, or is in protected mode, says so ahead of the end, whatever it was asked.
     pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
-        // What cannot be written to a closed connection says nothing; what stands in it to be read does.
+        // A failed write does not tell why the connection ended; the bytes that are left to read do.
         let written = self.write(&pipeline.get_packed_pipeline()).await;
         let mut answers = Vec::with_capacity(pipeline.len());
         while answers.len() < pipeline.len() {

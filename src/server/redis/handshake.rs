@@ -240,7 +240,7 @@ mod tests {
         let channel = || Value::BulkString(b"inbox".to_vec());
         assert!(counted(vec![channel(), Value::Int(0)]));
         assert!(!counted(vec![channel(), Value::Int(1)]));
-        // Whoever answers something else may count all the same.
+        // A server that answers something else may count all the same.
         assert!(!counted(Vec::new()));
         assert!(!counts_nobody(&Value::Nil));
     }

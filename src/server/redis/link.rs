@@ -1,5 +1,5 @@
-//! A connection to one Redis or Valkey server that carries everything. Whoever has it reads and writes, without ever
-//! waiting.
+//! A connection to one Redis or Valkey server that carries everything. The thread that runs a turn reads and
+//! writes, without ever waiting.
 
 use super::command::Command;
 use super::dialect::Dialect;
@@ -312,7 +312,7 @@ impl Link {
                     Some(Failure::Refused(refusal)) => Err(refusal),
                     _ => Ok(()),
                 };
-                // Whoever waited for it may have ended.
+                // The task that waited for it may have ended.
                 drop(told.send(answer));
             }
             Some(Expected::Probe(sent)) => {

@@ -1,4 +1,4 @@
-//! What a server lets scripts do, found out by a script on each new connection. Scripts are not rolled back, so none may
+//! The commands that a server allows to scripts, found out by a script on each new connection. Scripts are not rolled back, so none may
 //! meet a refusal after its first write.
 
 use super::wire;

@@ -78,7 +78,7 @@ pub(super) fn answered(
     Ok((dialect, Denied { pubsub, plain_commands, clock }, refused))
 }
 
-/// What a manager without the common counter must know.
+/// The advice for a manager without the common counter.
 const OWN_COUNTERS: &str = "so each lock has its own fence counter here, and its fences have no order with those of \
 clients that may use the counter of all locks";
 

@@ -239,7 +239,7 @@ impl Watch {
         loop {
             let push = tokio::select! {
                 push = dialogue.read() => push,
-                // What is missed meanwhile is asked for.
+                // The watch asks for failovers that it missed meanwhile.
                 _ = &mut renewal => return Ended::Login,
             };
             let Ok(push) = push else { return Ended::Lost };

@@ -143,7 +143,7 @@ impl Subscriber {
     async fn replace(&mut self, next: Self, deliver: &Deliver) -> Result<(), Failure> {
         let mut old = std::mem::replace(self, next);
         let asked = old.state.asked.take();
-        // What the old connection brings until it has unsubscribed was published before the new one had subscribed.
+        // Messages on the old connection until it has unsubscribed were published before the new one had subscribed.
         let messages: Deliver = {
             let deliver = Arc::clone(deliver);
             Arc::new(move |incoming| {

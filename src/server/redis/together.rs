@@ -15,10 +15,10 @@ use std::time::Duration;
 const MOST: usize = 128;
 /// So many requests about a lock are sent alone, once its requests could not be carried out together.
 const APART: u8 = 32;
-/// Of at most so many locks is remembered that their requests are sent alone.
+/// At most so many locks are remembered whose requests are sent alone.
 const APART_LOCKS_MAX: usize = 1_000;
 
-/// What a turn sends.
+/// A request, or several as one, of a turn.
 pub(super) enum Sending<'a> {
     /// A request of its own.
     Alone(&'a Item),

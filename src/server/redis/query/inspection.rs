@@ -1,4 +1,4 @@
-//! What `inspect.lua` tells about a lock, as holders and waiters of a page.
+//! The answer of `inspect.lua` about a lock, as holders and waiters of a page.
 
 use crate::protocol::query::{Holding, Page, Waiting};
 use crate::protocol::{LockKeys, Script, TOKEN_PREFIX};
@@ -15,7 +15,7 @@ pub(in crate::server) fn call(key: &str, foreign: bool, with_source: bool) -> Co
     wire::inspection(&LockKeys::from_key(key), MOST, foreign, with_source)
 }
 
-/// What `inspect.lua` tells about a lock.
+/// The answer of `inspect.lua` about a lock.
 #[derive(Debug, Default)]
 pub(super) struct Inspected {
     pub(super) value: String,

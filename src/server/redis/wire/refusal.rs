@@ -44,8 +44,8 @@ pub(in crate::server) fn forbidden_to_a_script(detail: &str) -> Option<&str> {
         .find_map(|words| detail.get(detail.find(words)?..))
 }
 
-/// What an error says for as long as the connection lasts, if it does: the server has not what was asked for, or the
-/// user has not the right to it. Other errors pass, such as those of a proxy that cannot reach its server.
+/// The refusal of an error that stands for as long as the connection lasts: the server lacks the command, or the user
+/// lacks the right to it. Other errors pass, such as those of a proxy that cannot reach its server.
 pub(in crate::server) fn lasting(failure: &Failure) -> Option<&Refusal> {
     match failure {
         Failure::Refused(refusal)
@@ -83,7 +83,7 @@ pub(in crate::server) fn is_about_the_command(error: &str) -> bool {
         "subcommand",
         "unsupported command",
         "not support",
-        // Of services that restrict scripts.
+        // Services that restrict scripts say so.
         "bad lua script",
         "number of keys",
     ];
