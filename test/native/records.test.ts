@@ -80,7 +80,7 @@ const HOLD = {
   linger: 500,
 };
 const HELD =
-  'Hold { renew: true, leave_to_expire: false, max_hold: Some(3s), stall_timeout: 4s, linger: 500ms }';
+  'HoldTerms { renew: true, leave_to_expire: false, max_hold: Some(3s), stall_timeout: 4s, linger: 500ms }';
 const LEFT = { renew: false, leaveToExpire: true };
 const HELD_LEFT = HELD.replace(
   'renew: true, leave_to_expire: false',
