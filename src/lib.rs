@@ -10,8 +10,8 @@
 //!   network: time is an argument, and its orders are returned as a list of effects.
 //! - `core` joins a manager's machine and its connections behind one mutex. Its turns carry commands, replies and
 //!   timeouts into the machine, and effects out to the servers and the caller; whichever thread is awake runs them.
-//! - `keeper` is the one thread of the process that holdfast starts, for what `core` does there: it opens connections, renews on time, and reads
-//!   where the event loop does not.
+//! - `keeper` is the one thread of the process that holdfast starts. There `core` opens connections, renews on time, and
+//!   reads where the event loop does not.
 //! - `server` is the only place that names the Redis client.
 //! - `node` is the only place that names Node-API.
 //!

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 /// The reader of a manager's sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reader {
-    /// The event loop of the caller, see [`Caller::watch`]. While it does not turn, the keeper reads.
+    /// The event loop of the caller, see [`super::Caller::watch`]. While it does not turn, the keeper reads.
     EventLoop,
     /// The keeper alone.
     Keeper,
