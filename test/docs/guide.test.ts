@@ -36,6 +36,5 @@ runPage('docs/testing.md', {
     '// shop.test.mjs': run,
     '// hourly.js': run,
     '// hourly.vitest.test.mjs': run,
-    '// hourly.jest.test.js': run,
   },
 });
