@@ -86,7 +86,7 @@ function shape(value: unknown): unknown {
 }
 
 test('every document has the shape of a real one', async () => {
-  const [error, ls, show, watch, release, doctor] = blocks('json').map((text) => JSON.parse(text));
+  const [ls, show, watch, release, doctor, error] = blocks('json').map((text) => JSON.parse(text));
   const others = await connect(server.url);
   await others.acquire('item:42', { label: 'web-1', wait: 30_000 });
   const waiting = locks.acquire('item:42', { wait: 30_000 });
