@@ -10,7 +10,6 @@ import { ROOT } from '../../support/child.js';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import { blocksOf } from '../blocks.js';
 
 const EXAMPLE = join('examples', 'lambda', 'handler.mjs');
 /** Hands each message to the handler, as a runtime of functions does. */
@@ -91,9 +90,4 @@ test('a lock that is held over a freeze is lost: held says so at once, and the s
   child.kill('SIGCONT');
   assert.deepEqual(await call({}), { held: false, reason: 'ERR_LOCK_LOST' });
   assert.equal(await next.release(), true);
-});
-
-test('docs/platforms.md shows the function, word for word', () => {
-  const [shown] = blocksOf('docs/platforms.md').filter(({ language }) => language === 'js');
-  assert.equal(shown?.code, readFileSync(join(ROOT, EXAMPLE), 'utf8'));
 });
