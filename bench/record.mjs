@@ -10,11 +10,10 @@ const IMAGES = 'images';
 const INTRODUCTION = `# Benchmarks
 
 \`npm run bench -- --report\` wrote this page from one run on the machine below. The ratios are similar on other machines; the
-absolute numbers are not. All figures are medians of the rounds. \`npm run bench\` prints more: percentiles, commands, bytes,
-and a target for each figure; \`--quick\` runs the most important parts in under two minutes.
+absolute numbers are not. All figures are medians. \`npm run bench -- --quick\` takes under two minutes.
 `;
 
-/** `sections`: per workload its question, an explanation, the lines of the console, a table and charts. */
+/** `sections`: per workload its question, an explanation, a table and charts. */
 export function writeRecord({ where, sections, failures }) {
   mkdirSync(join(DOCS, IMAGES), { recursive: true });
   for (const { charts } of sections) {
@@ -30,16 +29,9 @@ function pageOf({ where, sections, failures }) {
     const images = charts.flatMap(({ name, title }) => [`![${title}](${fileOf(name)})`, '']);
     return [`## ${question}`, '', about, '', ...images, ...table, ''].join('\n');
   });
-  const missed = sections.flatMap(({ id, lines }) =>
-    lines.filter((line) => /^ *MISSED/.test(line)).map((line) => `${id.padEnd(10)} ${line.trim()}`),
+  const page = [INTRODUCTION, fenced([where]), ...parts, ...listed('What failed?', failures)].join(
+    '\n',
   );
-  const page = [
-    INTRODUCTION,
-    fenced([where]),
-    ...parts,
-    ...listed('Which targets were missed?', missed),
-    ...listed('What failed?', failures),
-  ].join('\n');
   return `${page.trimEnd()}\n`;
 }
 

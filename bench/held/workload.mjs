@@ -19,8 +19,7 @@ const BURDEN_MS = 60_000;
 /** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
-const ABOUT = `One process holds the locks with a lease of 10 s; the native thread renews each three times per lease. Memory in the server is
-that beyond a plain string of the same name.`;
+const ABOUT = `One process holds the locks with a lease of 10 s. Memory in the server is that beyond a plain string of the same name.`;
 
 const QUESTION = 'What do held locks cost?';
 

@@ -11,8 +11,8 @@ const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-const ABOUT = `Acquire and release of distinct names on ${SERVERS} servers, ${LEVEL} in flight. Only holdfast's votes carry fences. Servers and clients share
-two cores, and the servers are the limit.`;
+const ABOUT = `Acquire and release of distinct names on ${SERVERS} servers, ${LEVEL} in flight. Only holdfast's votes carry fences.
+Servers and clients share two cores.`;
 
 const QUESTION = 'What does a lock on a quorum cost?';
 

@@ -11,9 +11,8 @@ const ROUNDS = 5;
 const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
-const ABOUT = `${LEVEL} in flight. On *distinct* names a lone share costs the server as much as an exclusive lock. On *one* name of ten permits, or
-one without a limit, holdfast grants permits in the order of the calls, redis-semaphore to the caller that polls at the right
-moment, as its p99 shows.`;
+const ABOUT = `${LEVEL} in flight. On *one* name of ten permits, or one without a limit, holdfast grants permits in the order of the calls,
+redis-semaphore to the caller that polls at the right moment, as its p99 shows.`;
 
 const QUESTION = 'What do shared locks and semaphores cost?';
 
