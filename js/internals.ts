@@ -5,6 +5,8 @@
  */
 
 /** @internal */
+export { lockName } from './adapters/bullmq/names.js';
+/** @internal */
 export { slotTagOf } from './base/hash-slots.js';
 /** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
@@ -14,8 +16,6 @@ export { checkJob, joinNames, leaderLockOf, markOf, RESERVED_SUFFIXES } from './
 export { printable } from './base/printable.js';
 /** @internal */
 export * as tokens from './base/tokens.js';
-/** @internal */
-export { lockName } from './adapters/bullmq/names.js';
 /** @internal */
 export { prepare } from './connect/prepare.js';
 /** @internal */
