@@ -28,9 +28,3 @@ export function labelOfOwner(owner: string): string {
 export function ownerIn(written: string): string | null {
   return written.startsWith(MARK) ? readLabel(written.slice(MARK.length)) : null;
 }
-
-/** The owner in a token; `null` if none is named. @internal */
-export function ownerOf(token: string): string | null {
-  const [, written] = /^hf1\.[^.]+\.\d+\.(@[^ ]+)$/.exec(token) ?? [];
-  return written === undefined ? null : ownerIn(written);
-}

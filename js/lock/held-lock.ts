@@ -3,7 +3,7 @@ import { isUnreachable, LockLostError, type LockLostReason } from '../base/error
 import { isLeaderLock } from '../base/names.js';
 import { ownerIn } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
-import { limitIn, permitsIn } from '../base/tokens.js';
+import { limitIn, permitsIn, writeToken } from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import type { LockHandle } from '../native/handles.js';
 import type { OutcomeReader } from '../native/operations.js';
@@ -205,9 +205,8 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     if (this.#is(RELEASED)) return '';
     this.#flags |= EXPORTED;
     if (this.#is(TOKEN)) return this.#label;
-    const id = tokenIdOf(this.#lease);
-    const token = `hf1.${this.#manager.errors.client}.${id}${this.#terms}`;
-    return this.#label === '' ? token : `${token}.${this.#label}`;
+    const { client } = this.#manager.errors;
+    return writeToken(client, tokenIdOf(this.#lease), this.#terms, this.#label);
   }
 
   get held(): boolean {

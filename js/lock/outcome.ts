@@ -12,7 +12,7 @@ import { adviceOnGone, readLabel } from '../base/label.js';
 import { isCounter } from '../base/names.js';
 import { printable } from '../base/printable.js';
 import { human } from '../base/time.js';
-import { askedAt, clientOf, labelOf, numberOf } from '../base/tokens.js';
+import { askedAt, clientOf, isForeign, labelOf, numberOf } from '../base/tokens.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 import type { SetCall } from './request.js';
 
@@ -201,5 +201,5 @@ function describeOwner(token: string, { client, label: own }: ErrorContext): str
     return given === undefined || given === readLabel(own) ? caller : `${caller} ("${label}")`;
   }
   if (label !== undefined) return `"${label}"`;
-  return token.startsWith('hf1.') ? 'another holdfast client' : 'other code';
+  return isForeign(token) ? 'other code' : 'another holdfast client';
 }

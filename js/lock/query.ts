@@ -1,7 +1,14 @@
 /** The holders and waiters of all locks, as the store has them. */
 
-import { ownerOf } from '../base/owners.js';
-import { askedAt, clientOf, isForeign, labelOf, readMark, shareOf } from '../base/tokens.js';
+import {
+  askedAt,
+  clientOf,
+  isForeign,
+  labelOf,
+  ownerOf,
+  readMark,
+  shareOf,
+} from '../base/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
 import type { LockMode } from './lock.js';

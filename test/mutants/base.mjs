@@ -39,8 +39,8 @@ export default {
     },
     {
       file: CHECKS,
-      was: 'if (value !== undefined) (checked as Record<string, unknown>)[key] = value;',
-      becomes: '(checked as Record<string, unknown>)[key] = value;',
+      was: '  if (value === undefined) return;\n',
+      becomes: '',
       tests: ['base/checks'],
     },
     // A password is printed.
@@ -88,15 +88,15 @@ export default {
     },
     {
       file: TOKENS,
-      was: '/^hf1\\.[^.]+\\.\\d+\\.([^ ]+)/.exec(token)',
-      becomes: '/^hf1\\.[^.]+\\.\\d+\\.(.+)/.exec(token)',
+      was: '(?:\\.([^ ]*))?(?: (.*))?$/s',
+      becomes: '(?:\\.(.*))?(?: (.*))?$/s',
       tests: ['base/tokens'],
     },
     // The token of another manager is taken for one of this.
     {
       file: TOKENS,
-      was: "return clientOf(token) === client ? Number(token.split('.')[2]) : Number.NaN;",
-      becomes: "return Number(token.split('.')[2]);",
+      was: 'parts?.client === client ? parts.number : Number.NaN',
+      becomes: 'parts?.number ?? Number.NaN',
       tests: ['base/tokens'],
     },
     {

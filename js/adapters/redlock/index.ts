@@ -15,6 +15,7 @@ import {
   LockLostError,
   LockTimeoutError,
 } from '../../base/errors.js';
+import { writeToken } from '../../base/tokens.js';
 import { checkDatabase, readClients } from '../../connect/clients/read-clients.js';
 import type { Lock as HeldLock, SharedHandle } from '../../lock/lock.js';
 import { LockSet } from '../../lock/lock-set.js';
@@ -489,7 +490,7 @@ function ended(): LockClosedError {
 
 /** A new token, with the name of no manager. */
 function newValue(): string {
-  return `hf1.${native.Bridge.newClient()}.1`;
+  return writeToken(native.Bridge.newClient(), 1, '');
 }
 
 function tokensOf(held: Held): string[] {
