@@ -15,8 +15,8 @@ export default {
     },
     {
       file: 'js/adapters/idempotency/attempt.ts',
-      was: 'if (!this.interrupted) await this.#change(undefined);',
-      becomes: 'await this.#change(undefined);',
+      was: 'stays so.\n      if (!this.interrupted) await',
+      becomes: 'stays so.\n      await',
     },
     {
       file: 'js/adapters/idempotency/attempt.ts',
@@ -91,8 +91,8 @@ export default {
     },
     {
       file: 'js/adapters/idempotency/attempt.ts',
-      was: '  const linger = 0;',
-      becomes: '  const linger = undefined;',
+      was: 'linger: 0, renew: true',
+      becomes: 'renew: true',
       tests: ['idempotency/corners'],
     },
     {

@@ -152,11 +152,11 @@ interface Candidate {
 /** The lock of a key; undefined if another request has it for longer than this one may wait. */
 async function lockOf({ locks, wait }: Settings, id: string): Promise<Lock | undefined> {
   const name = `idempotency:${id}`;
-  // A repeat may come by any process, so no lock stays with its manager.
-  const linger = 0;
-  if (wait === 0) return (await locks.tryAcquire(name, { linger })) ?? undefined;
+  // A repeat may come by any process, so no lock stays with its manager. A handler works for as long as it takes.
+  const hold = { linger: 0, renew: true, maxHold: Number.POSITIVE_INFINITY };
+  if (wait === 0) return (await locks.tryAcquire(name, hold)) ?? undefined;
   try {
-    return await locks.acquire(name, { wait, linger });
+    return await locks.acquire(name, { ...hold, wait });
   } catch (error) {
     if (error instanceof LockTimeoutError) return undefined;
     throw error;

@@ -397,3 +397,24 @@ test("a manager's linger does not keep the lock of a key", { timeout: 30_000 }, 
     );
   }
 });
+
+test("a manager's defaults end no lock while a handler works", { timeout: 30_000 }, async (t) => {
+  const own = await connect('memory:', { ttl: 500, renew: false, maxHold: 600 });
+  t.after(() => own.close());
+  let runs = 0;
+  const handler = async (_request: Request, response: Response) => {
+    runs += 1;
+    // Longer than a lease, and than the longest hold.
+    const ends = Date.now() + 1_500;
+    await until(() => Date.now() > ends, 'the end of the work');
+    response.json({ runs });
+  };
+  const url = await onExpress(t, handler, { locks: own });
+  const key = randomUUID();
+  const both = await Promise.all([post(url, key), post(url, key)]);
+  assert.deepEqual(
+    both.map(({ status }) => status),
+    [200, 200],
+  );
+  assert.equal(runs, 1);
+});
