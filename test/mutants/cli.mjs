@@ -27,8 +27,8 @@ export default {
     },
     {
       file: RUN,
-      was: '...(limit === undefined ? {} : { limit })',
-      becomes: '',
+      was: 'const wanted = { ttl, mode, label, limit, permits };',
+      becomes: 'const wanted = { ttl, mode, label, permits };',
     },
     {
       file: 'js/operators/cli/exit.ts',

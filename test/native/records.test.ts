@@ -140,7 +140,8 @@ test('the core reads the operations that JavaScript writes', () => {
     records.queryOperation('', { keysStartWith: 'key', wholeKey: true, count: 1 }),
     records.releaseOperation(160, false),
     records.releaseOperation(160, true),
-    records.adoptOperation('name', 'token', { ...request, label: 'value', isToken: true }),
+    records.adoptOperation('name', 'token', { ...request, label: 'value', labelKind: 1 }),
+    records.adoptOperation('name', 'token', { ...request, label: 'value', labelKind: 2 }),
   );
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
@@ -159,7 +160,8 @@ test('the core reads the operations that JavaScript writes', () => {
     '23 Question { cursor: "", starts_with: "key", whole_key: true, count: 1 }',
     '24 Release { lease: LeaseId(160), exported: false }',
     '25 Release { lease: LeaseId(160), exported: true }',
-    `26 Adopt { name: "name", owner: "token", label: Token("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
+    `26 Adopt { name: "name", owner: "token", label: Chosen("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
+    `27 Adopt { name: "name", owner: "token", label: Made("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
   ]);
 });
 
