@@ -86,11 +86,15 @@ export function checkRequestOptions(
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request', LOCK_TIMES);
   const request = fillWaiting(isShared ? withoutHold(given) : given, defaults);
   given.signal?.throwIfAborted();
-  if (names.some((name) => name.startsWith('-'))) {
-    throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
-  }
+  refuseHyphens(names);
   refuseContradictions(given, notSupported);
   return request;
+}
+
+/** Refuses names that Web Locks reserve. @internal */
+export function refuseHyphens(names: readonly string[]): void {
+  if (!names.some((name) => name.startsWith('-'))) return;
+  throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
 }
 
 /** @internal */

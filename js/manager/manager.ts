@@ -9,6 +9,7 @@ import {
   checkRequestOptions,
   checkTryAcquireOptions,
   type LockDefaults,
+  refuseHyphens,
 } from '../acquire/check-options.js';
 import { adoptOfOwner, releaseOfOwner } from '../acquire/owned.js';
 import { takeAll } from '../acquire/several.js';
@@ -262,9 +263,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const [options, callback] = short ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
-    const isShared = NestedCall.sharesAll(taker, names, options);
-    const given = checkRequestOptions(names, options, taker.defaults, isShared);
-    taker.checkRequest(given, name);
+    let given = taker.defaultRequest;
+    if (options === undefined) refuseHyphens(names);
+    else {
+      const isShared = NestedCall.sharesAll(taker, names, options);
+      given = checkRequestOptions(names, options, taker.defaults, isShared);
+      taker.checkRequest(given, name);
+    }
     const request = withOrigin(given, this.request);
     const nested = NestedCall.of(taker, name, request, this.request);
     const taken = await (typeof name === 'string'
