@@ -54,7 +54,7 @@ const stream = new Stream({
 
 function looked() {
   series.note(locks.all(), locks.now());
-  say('live', `Live, looked at ${timeOf(locks.now())}`);
+  say('live', `Live, updated ${timeOf(locks.now())}`);
   redraw();
 }
 

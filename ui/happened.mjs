@@ -42,7 +42,7 @@ export function drawHappened(list, happened, open) {
     }
     return item;
   });
-  const none = element('li', 'Nothing since somebody watches.', 'quiet');
+  const none = element('li', 'No changes since this page opened.', 'quiet');
   list.replaceChildren(...(items.length === 0 ? [none] : items));
   return items[0] === undefined ? '' : [...items[0].childNodes].map(textOf).join(' ');
 }

@@ -1,4 +1,4 @@
-/** The logins of a manager that the core asks for, since functions give them. */
+/** The logins that user functions supply: the core asks for them. */
 
 import { operations } from '../native/operations.js';
 import type {

@@ -131,7 +131,7 @@ class Operations implements RecordReader {
     return this.#nextId++;
   }
 
-  /** Has records about the manager `id` brought to `owner`. */
+  /** Routes records about the manager `id` to `owner`. */
   register(id: number, owner: RecordOwner): void {
     this.#managers.set(id, new WeakRef(owner));
     this.#collected.register(owner, id);
