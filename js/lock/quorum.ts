@@ -6,8 +6,7 @@ import type { ErrorContext } from './outcome.js';
 const WHY = {
   adopt: 'a lock there cannot be adopted: its servers cannot change its holder atomically',
   downgrade: 'a lock there cannot be downgraded: its servers cannot agree on who shares it',
-  forceRelease:
-    'a lock there cannot be released by force: its servers cannot agree on the holder',
+  forceRelease: 'a lock there cannot be released by force: its servers cannot agree on the holder',
   limit: 'limit is not for a quorum: each majority of its servers would count other permits',
   owner: 'owner is not for a quorum: its servers cannot change the holder of a lock atomically',
   query: 'its locks cannot be queried: only a majority of its servers knows who holds one',
