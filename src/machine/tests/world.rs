@@ -36,6 +36,14 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// The releases of a value that callers have chosen. Several holds of one manager may have it.
+#[derive(Default)]
+struct ChosenReleases {
+    /// The holds that were released.
+    holds: BTreeSet<TokenId>,
+    unanswered: BTreeSet<RequestId>,
+}
+
 /// A reply in flight.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -71,8 +79,8 @@ pub(super) struct World {
     refused: BTreeMap<Token, u32>,
     /// The grants by messages, and their claims.
     pub(super) told: Vec<Grant>,
-    /// The values that its callers have chosen, and the requests to release them that are not answered.
-    chosen: BTreeMap<Token, Option<RequestId>>,
+    /// The values that its callers have chosen, and their releases.
+    chosen: BTreeMap<Token, ChosenReleases>,
     /// Every sent release, in order.
     pub(super) released: Vec<String>,
     pub(super) lost: Vec<(LeaseId, LossReason)>,
@@ -390,8 +398,8 @@ impl World {
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now, &reply);
-        self.chosen.values_mut().for_each(|asked| {
-            asked.take_if(|asked| *asked == request);
+        self.chosen.values_mut().for_each(|releases| {
+            releases.unanswered.remove(&request);
         });
         let mut out = Vec::new();
         let (front, sent_on) = (self.front(), self.sent_on(request, &reply));
@@ -524,14 +532,15 @@ impl World {
         while self.server.next_mail(self.subscriber).is_some() {}
     }
 
-    /// Checks that a chosen value is not released again without an answer: it may be another process's by now.
+    /// Checks that no hold under a chosen value is released again without an answer: the value may be another process's by
+    /// now. Each of several holds of this manager is released by its own caller.
     fn note_chosen(&mut self, request: RequestId, call: &Call) {
         match call {
             Call::Adopt { token, .. } => {
                 let mut shots = self.machine.one_shots.values();
                 let begins = |purpose: &Purpose| matches!(purpose, Purpose::Adopt { label, .. } if label.is_chosen());
                 if shots.any(|shot| shot.call.token() == token && begins(&shot.purpose)) {
-                    self.chosen.insert(token.clone(), None);
+                    self.chosen.entry(token.clone()).or_default();
                 }
             }
             Call::Delete { token, .. }
@@ -539,8 +548,13 @@ impl World {
             | Call::FreeShare { token, .. }
             | Call::HandoffShare { token, .. }
             | Call::Release { token, .. } => {
-                let asked = self.chosen.get_mut(token).and_then(|asked| asked.replace(request));
-                assert!(asked.is_none(), "the chosen value {token} is released again");
+                let Some(known) = self.chosen.get_mut(token) else { return };
+                let releases = &self.machine.releases;
+                let of_it = releases.iter().filter(|(_, release)| release.is_of(token));
+                known.holds.extend(of_it.map(|(id, _)| *id));
+                known.unanswered.insert(request);
+                let once = known.unanswered.len() <= known.holds.len();
+                assert!(once, "the chosen value {token} is released again");
             }
             _ => {}
         }
