@@ -108,9 +108,10 @@ impl Simulation {
             for (who, lease, _) in &kept {
                 let mut lost = self.processes[*who].world.lost.iter();
                 let lost = lost.find(|(other, why)| other == lease && *why == LossReason::Expired);
-                // The victim of a theft may find that out without a message.
-                let stolen = self.is_victim(&self.processes[*who].token_of(*lease));
-                self.demand(lost.is_none() || stolen, || {
+                // The victim of a theft, or of a take-over by its owner, may find that out without a message.
+                let token = self.processes[*who].token_of(*lease);
+                let is_excused = self.is_victim(&token) || self.is_taken_over(&token);
+                self.demand(lost.is_none() || is_excused, || {
                     format!("{who} has lost {lost:?} by a reshard")
                 });
             }
