@@ -95,9 +95,11 @@ impl Simulation {
                     // A renewal leaves two thirds; after a short extension of a long lease the next is later.
                     let pause = (held.ttl() / 3).max(left.saturating_sub(held.ttl() * 2 / 3));
                     let slack = (pause / 8).max(ms(20)) * 2;
-                    // A refused request is repeated after a sixteenth of the rest.
-                    let is_refused =
-                        self.loaded.is_some_and(|at| self.now.since(at) <= left / 16 + ms(40));
+                    // A refused request is repeated after a sixteenth of the rest. What its owner has taken over was held
+                    // under the present data, and is asked about when that is due, if there was no message.
+                    let taken_over = self.is_taken_over(&process.token_of(lease));
+                    let is_refused = !taken_over
+                        && self.loaded.is_some_and(|at| self.now.since(at) <= left / 16 + ms(40));
                     let pause = if is_refused { left / 16 + ms(20) } else { pause };
                     let due = process.clock(self.now) + pause + slack;
                     doubts.push(Doubt { who, lease, due, is_refused });
