@@ -3,7 +3,7 @@
 use super::callers::is_chosen;
 use super::ledger::Lock;
 use super::process::{Held, OpKind, Process};
-use super::simulator::Simulation;
+use super::simulator::{Kind, Simulation};
 use super::snapshot::is_foreign;
 use super::watch::{Executed, expect};
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
@@ -362,9 +362,21 @@ impl Simulation {
                 || self.is_victim(&token)
                 || self.unproven.contains(token.as_str())
                 || self.chosen.contains_key(&token)
+                || self.may_be_of_other_data(who, lease)
         };
         let has = |lock: usize| self.owners_of(lock).contains(&token);
         is_over || excused() || !(0..self.locks.len()).any(has)
+    }
+
+    /// Whether a slot has moved to a server that its manager first saw after the grant: a claim proves nothing there.
+    fn may_be_of_other_data(&self, who: usize, lease: LeaseId) -> bool {
+        let process = &self.processes[who];
+        let held = process.held.iter().find(|held| held.lease == lease);
+        self.kind == Kind::Cluster
+            && held.is_some_and(|held| {
+                let data = process.world.machine.servers.data_of(&self.locks[held.lock].keys);
+                data.is_outdated(held.fence)
+            })
     }
 }
 
