@@ -1,5 +1,6 @@
 //! The callers' actions in the schedules of the simulator.
 
+use super::owned::is_owned;
 use super::process::{Held, OpKind, Process};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
@@ -97,10 +98,14 @@ impl Simulation {
     }
 
     pub(super) fn extend(&mut self, who: usize) {
-        if let Some(held) = self.processes[who].held.last_mut() {
+        if let Some(held) = self.processes[who].held.last() {
             let (lock, lease) = (held.lock, held.lease);
             if self.rng.u32(..3) == 0 {
-                held.shared = true;
+                if is_owned(&self.processes[who].token_of(lease)) {
+                    // JavaScript refuses to share the lock of an owner.
+                    return;
+                }
+                self.processes[who].held.last_mut().unwrap().shared = true;
                 let op = self.processes[who].world.command(Command::Downgrade { lease });
                 self.processes[who].ask(op, lock, OpKind::Other);
                 return self.note(who, format_args!("downgrade {op:?}"));
