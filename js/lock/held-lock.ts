@@ -1,5 +1,10 @@
 import { noticing } from '../base/abort.js';
-import { isUnreachable, LockLostError, type LockLostReason } from '../base/errors.js';
+import {
+  argumentError,
+  isUnreachable,
+  LockLostError,
+  type LockLostReason,
+} from '../base/errors.js';
 import { isLeaderLock } from '../base/names.js';
 import { ownerIn } from '../base/owners.js';
 import type { Duration } from '../base/time.js';
@@ -287,6 +292,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     if (!this.held) return false;
     if (this.#is(SHARED)) return true;
     refuseOnQuorum(this.#manager.errors, 'downgrade');
+    this.#refuseOwned();
     const outcome = await this.#manager.channel.submit(downgradeOperation(this.#lease));
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
     if (outcome.code !== OutcomeCode.Done) {
@@ -295,6 +301,16 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     this.#flags |= SHARED;
     this.#manager.channel.refresh(this);
     return true;
+  }
+
+  /** The lock of an owner stays exclusive: each hold of a shared lock has an owner of its own. */
+  #refuseOwned(): void {
+    const { name, owner } = this;
+    if (owner === null) return;
+    const message =
+      `lock "${name}" has the owner "${owner}", and cannot be downgraded: a lock that is shared has no single owner; ` +
+      `release it and acquire it with mode 'shared', without owner`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
 
   /** Makes the lease last at least `ttl` ms from now, and leaves the lock to expire. @internal */

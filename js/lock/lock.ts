@@ -132,6 +132,7 @@ export interface Lock extends AsyncDisposable {
    * @throws LockConnectionError if no answer came within `commandTimeout`; the server may have done it.
    * @throws LockError `ERR_LOCK_NESTED` if it is the lock of an outer request: this one shares it with `reentrant`, and
    *   the outer one relies on it.
+   * @throws TypeError `ERR_INVALID_ARG_VALUE` if it has an `owner`, and a lock that is shared has no single one.
    *
    * @example
    * ```ts

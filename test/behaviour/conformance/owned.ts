@@ -184,6 +184,30 @@ export const OWNED: Behaviours = {
     assert.equal(await given.release(), true);
   },
 
+  'owner: its lock stays exclusive': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', { ...OWNER, ttl: 60_000, renew: false });
+    const plain = await a.acquire('y', { ttl: 60_000 });
+    const given = await b.adopt({ ...plain.toJSON(), owner: OWNER.owner });
+    for (const [locks, lock] of [
+      [a, first],
+      [b, given],
+    ] as const) {
+      const { requests } = locks.stats();
+      await assert.rejects(lock.downgrade(), {
+        name: 'TypeError',
+        code: 'ERR_INVALID_ARG_VALUE',
+        message: /"checkout-7".*no single owner; release it and acquire it with mode 'shared'/,
+      });
+      assert.equal(locks.stats().requests, requests);
+      assert.deepEqual([lock.held, lock.mode], [true, 'exclusive']);
+    }
+    assert.equal(await (await b.acquire('x', OWNER)).release(), true);
+    assert.equal(await given.release(), true);
+    await aborted(first);
+    assert.equal(await first.downgrade(), false, 'it is over');
+  },
+
   'owner: what it excludes is refused before anything is sent': async (place) => {
     const locks = await place.open();
     const { requests } = locks.stats();
