@@ -55,3 +55,17 @@ export function noticing(signal: AbortSignal, notice: () => void): AbortSignal {
 export function onAbort(signal: AbortSignal, job: () => void): () => void {
   return (listeners.get(signal) ?? new AbortListener(signal)).add(job);
 }
+
+/**
+ * Rejects with the reason of `signal` when it is aborted; the work goes on.
+ *
+ * @internal
+ */
+export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let forget: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    forget = onAbort(signal, () => reject(signal.reason));
+  });
+  return Promise.race([work, aborted]).finally(forget);
+}

@@ -25,20 +25,19 @@ export default {
       becomes: 'leaveToExpire: false,',
     },
     {
-      file: 'js/adapters/redis-semaphore/lock.ts',
+      file: 'js/base/abort.ts',
       was: 'Promise.race([work, aborted]).finally(forget)',
       becomes: 'Promise.race([work, aborted])',
     },
     {
-      file: 'js/adapters/redis-semaphore/lock.ts',
-      was: '    return acquired;\n  }\n\n  /** Ends the renewal',
-      becomes:
-        '    return abortSignal ? untilAborted(acquired, abortSignal) : acquired;\n  }\n\n  /** Ends the renewal',
+      file: 'js/adapters/redis-semaphore/turns.ts',
+      was: '    return ended;',
+      becomes: '    return signal === undefined ? ended : untilAborted(ended, signal);',
     },
     {
-      file: 'js/adapters/redis-semaphore/lock.ts',
-      was: 'Promise.allSettled([before, acquired])',
-      becomes: 'acquired',
+      file: 'js/adapters/redis-semaphore/turns.ts',
+      was: 'Promise.allSettled([before, ended])',
+      becomes: 'ended',
     },
     {
       file: 'js/adapters/redis-semaphore/lock.ts',
@@ -47,8 +46,8 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/lock.ts',
-      was: '    this.#hold?.leave(this.#holder);\n    this.#hold = new Hold',
-      becomes: '    this.#hold = new Hold',
+      was: '    this.#hold?.leave(this.#holder);\n    this.#isRefreshed = this.#options.renew;',
+      becomes: '    this.#isRefreshed = this.#options.renew;',
     },
     {
       file: 'js/adapters/redis-semaphore/hold.ts',
@@ -81,7 +80,7 @@ export default {
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/adapters/redis-semaphore/lock.ts',
+      file: 'js/adapters/redis-semaphore/refresher.ts',
       was: '    if (this.#isRefreshing) return;\n',
       becomes: '',
       tests: ['redis-semaphore/suite'],

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { onAbort } from '../../base/abort.js';
+import { untilAborted } from '../../base/abort.js';
 import { LockTimeoutError, LockLostError as Lost } from '../../base/errors.js';
 import { isMock, readClients } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
@@ -17,6 +17,8 @@ import {
   type Share,
   tokenFor,
 } from './options.js';
+import { Refresher } from './refresher.js';
+import { Turns } from './turns.js';
 import { shorten, ValueHold } from './value-hold.js';
 
 /** Called when a renewed lock was lost. */
@@ -68,15 +70,15 @@ export abstract class Lock {
   #hold: Hold | undefined;
   #acquired = false;
   #isRefreshed = false;
-  #isRefreshing = false;
-  /** Refreshes the lock where no manager renews it. */
-  #timer: NodeJS.Timeout | undefined;
+  readonly #refresher: Refresher;
+  /** Reports the loss of a lock that another object has released. */
+  #lateLoss: NodeJS.Timeout | undefined;
   /** Why the last attempt failed. */
   #cause: Error | undefined;
   /** How long the acquire that runs has waited for its turn, in ms. */
   #spent = 0;
-  /** Ends with the last acquire of a semaphore, and never rejects. */
-  #turn: Promise<unknown> = Promise.resolve();
+  /** Of a semaphore. */
+  readonly #turns: Turns | undefined;
 
   /** @internal */
   protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
@@ -90,6 +92,11 @@ export abstract class Lock {
     this.#onLockLost = options?.onLockLost ?? throwIt;
     this.#identifier = this.#options.identifier;
     this.#external = this.#options.acquiredExternally;
+    this.#turns = limit === undefined ? undefined : new Turns();
+    this.#refresher = new Refresher(this.#options.refreshInterval, async () => {
+      if ((await this._refresh()) || !this.#acquired) return;
+      this.#lose(this.#cause);
+    });
     this.#holder = this.#asHolder();
     readClients(clients);
     this.#connection = Connection.of(clients);
@@ -135,29 +142,20 @@ export abstract class Lock {
 
   /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    if (!this.#isSemaphore) return this.#try(abortSignal, 0);
-    // Under its identifier a semaphore has one permit, however often it is acquired. So of several calls at the same
-    // time each looks what the one before has got, and has spent its patience meanwhile.
-    const began = performance.now();
-    const before = this.#turn;
-    // Its signal ends the wait for its turn. Later the acquire itself looks at it, so that it does not reject a caller
-    // who has got the permit.
-    const turn = abortSignal === undefined ? before : untilAborted(before, abortSignal);
-    const acquired = turn.then(() => this.#try(abortSignal, performance.now() - began));
-    this.#turn = Promise.allSettled([before, acquired]);
-    return acquired;
+    if (this.#turns === undefined) return this.#try(abortSignal, 0);
+    return this.#turns.next((waited) => this.#try(abortSignal, waited), abortSignal);
   }
 
   /** Ends the renewal: the lock stays held until it is released or `lockTimeout` is over. */
   async stopRefresh(): Promise<void> {
     this.#isRefreshed = false;
-    clearInterval(this.#timer);
+    this.#stopTimers();
     await this.#hold?.settle();
   }
 
   /** Releases the lock if it is held, even if another process has acquired it under `identifier`. */
   async release(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#stopTimers();
     const [external, hold] = [this.#external, this.#hold];
     const had = this.#acquired || external;
     this.#acquired = false;
@@ -340,23 +338,16 @@ export abstract class Lock {
   }
 
   #startRefresh(): void {
-    clearInterval(this.#timer);
+    this.#stopTimers();
     this.#isRefreshed = this.#options.renew;
     const isRenewed = !this.#isReplaced && !(this.#hold?.lock instanceof ValueHold);
     if (!this.#isRefreshed || isRenewed) return;
-    const refresh = () => void this.#refreshOnce();
-    this.#timer = setInterval(refresh, this.#options.refreshInterval).unref();
+    this.#refresher.start();
   }
 
-  async #refreshOnce(): Promise<void> {
-    if (this.#isRefreshing) return;
-    this.#isRefreshing = true;
-    try {
-      if ((await this._refresh()) || !this.#acquired) return;
-      this.#lose(this.#cause);
-    } finally {
-      this.#isRefreshing = false;
-    }
+  #stopTimers(): void {
+    this.#refresher.stop();
+    clearTimeout(this.#lateLoss);
   }
 
   #asHolder(): Holder {
@@ -375,14 +366,19 @@ export abstract class Lock {
       released: () => {
         this.#hold = undefined;
         if (!this.#isRefreshed || this.#isReplaced) return;
-        const lose = () => this.#lose(new Error('another object released it by its identifier'));
-        this.#timer = setTimeout(lose, this.#options.refreshInterval).unref();
+        this.#loseLater(new Error('another object released it by its identifier'));
       },
     };
   }
 
+  /** Loses the lock when the next refresh would find out. */
+  #loseLater(cause: Error): void {
+    this.#stopTimers();
+    this.#lateLoss = setTimeout(() => this.#lose(cause), this.#options.refreshInterval).unref();
+  }
+
   #lose(cause: Error | undefined): void {
-    clearInterval(this.#timer);
+    this.#stopTimers();
     this.#acquired = false;
     this.#hold?.leave(this.#holder);
     this.#hold = undefined;
@@ -436,16 +432,6 @@ export abstract class Lock {
     const opened = this.#connection.openWhenUp(() => readClients(this.#clients), this._key);
     return signal === undefined ? opened : untilAborted(opened, signal);
   }
-}
-
-/** Rejects when the signal is aborted; the work goes on. */
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let forget: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    forget = onAbort(signal, () => reject(signal.reason));
-  });
-  return Promise.race([work, aborted]).finally(forget);
 }
 
 /** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */
