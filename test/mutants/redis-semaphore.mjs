@@ -4,7 +4,7 @@ export default {
   tests: ['redis-semaphore/failures'],
   mistakes: [
     {
-      file: 'js/adapters/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
       was: "reason instanceof LockLostError && reason.reason !== 'closed'",
       becomes: 'reason instanceof LockLostError',
     },
@@ -50,19 +50,19 @@ export default {
       becomes: '    this.#isRefreshed = this.#options.renew;',
     },
     {
-      file: 'js/adapters/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
       was: 'lock !== this.#lock || this.#takeOvers > 0',
       becomes: 'lock !== this.#lock',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/adapters/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
       was: '      for (const other of others) other.released();\n',
       becomes: '',
       tests: ['redis-semaphore/applications'],
     },
     {
-      file: 'js/adapters/redis-semaphore/hold.ts',
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
       was: 'if (!this.isRefreshed && this.#lock',
       becomes: 'if (this.#lock',
       tests: ['redis-semaphore/applications'],

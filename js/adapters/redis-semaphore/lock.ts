@@ -8,7 +8,6 @@ import type { LockManager } from '../../manager/manager.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
-import { type Held, Hold, type Holder } from './hold.js';
 import {
   type Checked,
   checkOptions,
@@ -18,6 +17,7 @@ import {
   tokenFor,
 } from './options.js';
 import { Refresher } from './refresher.js';
+import { type Holder, type ServerLock, SharedHold } from './shared-hold.js';
 import { Turns } from './turns.js';
 import { shorten, ValueHold } from './value-hold.js';
 
@@ -67,7 +67,7 @@ export abstract class Lock {
   readonly #holder: Holder;
   #identifier: string | undefined;
   #external: boolean;
-  #hold: Hold | undefined;
+  #hold: SharedHold | undefined;
   #acquired = false;
   #isRefreshed = false;
   readonly #refresher: Refresher;
@@ -242,7 +242,7 @@ export abstract class Lock {
   }
 
   /** What the options and this object make of a free lock, or of one that becomes free in time. */
-  async #take(signal: AbortSignal | undefined, spent: number): Promise<Held | undefined> {
+  async #take(signal: AbortSignal | undefined, spent: number): Promise<ServerLock | undefined> {
     if (this.#isQuorum && this.#identifier !== undefined) {
       return ValueHold.acquire(this.#place, this.#options, signal);
     }
@@ -263,7 +263,7 @@ export abstract class Lock {
   }
 
   /** The lock under the identifier, if somebody may know that already. */
-  async #named(held: SharedHandle): Promise<Held> {
+  async #named(held: SharedHandle): Promise<ServerLock> {
     if (this.#identifier === undefined || this.#isQuorum) return held;
     try {
       return await this.#adopt(
@@ -315,7 +315,7 @@ export abstract class Lock {
 
   /** Holds a lock beside the objects of this process that hold it, if there are any. */
   async #join(owner: Pick<LockJson, 'name' | 'token' | 'mode'>, value: string): Promise<void> {
-    const shared = Hold.of(this.#connection, this._key, value);
+    const shared = SharedHold.of(this.#connection, this._key, value);
     if (shared === undefined) return this.#begin(await this.#adopt(owner, value, this.#renews));
     const renews = this.#renews || shared.isRefreshed;
     this.#isRefreshed = this.#options.renew;
@@ -328,10 +328,10 @@ export abstract class Lock {
     }
   }
 
-  #begin(held: Held): void {
+  #begin(held: ServerLock): void {
     this.#hold?.leave(this.#holder);
     this.#isRefreshed = this.#options.renew;
-    this.#hold = new Hold(held, this.#holder);
+    this.#hold = new SharedHold(held, this.#holder);
     if (this.#identifier !== undefined) {
       this.#hold.tell(this.#connection, this._key, tokenFor(this.#identifier, this.#share));
     }

@@ -9,8 +9,8 @@ import { everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
 import { ResourceLockedError } from '../redlock/errors.js';
 import { validFor } from '../redlock/settings.js';
 import type { Client, ExecutionStats } from '../redlock/votes.js';
-import type { Held } from './hold.js';
 import type { Checked } from './options.js';
+import type { ServerLock } from './shared-hold.js';
 
 /** ARGV: the value, and the lease in ms. */
 const TAKE = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0`;
@@ -43,7 +43,7 @@ export async function shorten({ clients, key, value }: Place, ttl: number): Prom
 }
 
 /** @internal */
-export class ValueHold implements Held {
+export class ValueHold implements ServerLock {
   readonly #clients: ReadonlySet<Client>;
   readonly #shares: readonly Share[];
   #until = 0;

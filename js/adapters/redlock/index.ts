@@ -45,10 +45,10 @@ export { ExecutionError, ResourceLockedError };
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
 /** A lock on one resource, or on several as one. */
-type Held = HeldLock | LockSet;
+type Taken = HeldLock | LockSet;
 
 /** The options of a lock of holdfast. */
-interface Hold {
+interface LockTerms {
   readonly ttl: number;
   readonly renew: boolean;
   readonly leaveToExpire?: boolean;
@@ -110,7 +110,7 @@ export class Lock {
 }
 
 /** The locks that this process holds. It has only the values of those of other processes. */
-const holds = new WeakMap<Lock, Held>();
+const holds = new WeakMap<Lock, Taken>();
 
 /** A list of attempts has no more entries: who gives up after a million retries must not pay for each. */
 const ATTEMPTS_LISTED_MAX = 100_000;
@@ -314,15 +314,15 @@ export class Redlock extends EventEmitter {
       );
     }
     const names = checkResources(resources);
-    const hold = { ttl: duration, renew: true };
-    const take = (wait: number | null, attempt: Attempt) => this.#take(names, hold, wait, attempt);
+    const terms = { ttl: duration, renew: true };
+    const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
     const { result: held } = await this.#attempt(names.length, settings, take);
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
     return this.#connection.during(() => this.#runUnder(held, names.length, run));
   }
 
   async #runUnder<T>(
-    held: Held,
+    held: Taken,
     resources: number,
     routine: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T> {
@@ -367,15 +367,15 @@ export class Redlock extends EventEmitter {
   /** Takes all of `names`, or none. `null` does not wait. */
   async #take(
     names: readonly string[],
-    hold: Hold,
+    terms: LockTerms,
     wait: number | null,
     { isFirst, began }: Attempt,
-  ): Promise<Held> {
+  ): Promise<Taken> {
     const [name] = names as [string];
     const manager = await this.#open(isFirst ? name : undefined);
     began();
     const single = names.length === 1;
-    const options = wait === null ? hold : { ...hold, wait };
+    const options = wait === null ? terms : { ...terms, wait };
     const method = wait === null ? 'tryAcquire' : 'acquire';
     const held = await (single ? manager[method](name, options) : manager[method](names, options));
     if (held === null) throw locked(0, names.length);
@@ -390,9 +390,9 @@ export class Redlock extends EventEmitter {
     duration: number,
     wait: number | null,
     attempt: Attempt,
-  ): Promise<Held> {
-    const hold = { ttl: duration, renew: false, leaveToExpire: true };
-    const taken = await this.#take(names, hold, wait, attempt);
+  ): Promise<Taken> {
+    const terms = { ttl: duration, renew: false, leaveToExpire: true };
+    const taken = await this.#take(names, terms, wait, attempt);
     const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
     try {
       if (held.remaining < duration * WHOLE) await held.extend(duration);
@@ -493,13 +493,13 @@ function newValue(): string {
   return writeToken(native.Bridge.newClient(), 1, '');
 }
 
-function tokensOf(held: Held): string[] {
+function tokensOf(held: Taken): string[] {
   const tokens = [held.toJSON()].flat().map(({ token }) => token);
   return [...new Set(tokens)];
 }
 
 /** Why a lock is not held any more. */
-function lossOf(held: Held): unknown {
+function lossOf(held: Taken): unknown {
   try {
     held.assertHeld();
   } catch (error) {

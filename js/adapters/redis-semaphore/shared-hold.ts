@@ -5,7 +5,7 @@ import { HeldLock } from '../../lock/held-lock.js';
 import type { Connection } from '../redlock/connection.js';
 
 /** A lock at the server, or on several, as far as this module uses it. @internal */
-export interface Held {
+export interface ServerLock {
   readonly held: boolean;
   readonly signal?: AbortSignal;
   extend(ttl: number): Promise<void>;
@@ -23,7 +23,7 @@ export interface Holder {
 }
 
 /** By connection, then by the key and the value in Redis. */
-const known = new WeakMap<Connection, Map<string, Hold>>();
+const known = new WeakMap<Connection, Map<string, SharedHold>>();
 
 /**
  * A lock that was acquired, with all objects of this process that hold it: as with redis-semaphore, whoever takes over a
@@ -31,24 +31,24 @@ const known = new WeakMap<Connection, Map<string, Hold>>();
  *
  * @internal
  */
-export class Hold {
-  #lock: Held;
+export class SharedHold {
+  #lock: ServerLock;
   readonly #holders = new Set<Holder>();
   #takeOvers = 0;
   #forget: (() => void) | undefined;
 
-  constructor(lock: Held, holder: Holder) {
+  constructor(lock: ServerLock, holder: Holder) {
     this.#lock = lock;
     this.#holders.add(holder);
     this.#watch(lock);
   }
 
   /** What this process holds under a value of a key. */
-  static of(connection: Connection, key: string, value: string): Hold | undefined {
+  static of(connection: Connection, key: string, value: string): SharedHold | undefined {
     return known.get(connection)?.get(nameOf(key, value));
   }
 
-  get lock(): Held {
+  get lock(): ServerLock {
     return this.#lock;
   }
 
@@ -59,7 +59,7 @@ export class Hold {
   /** Lets other objects find it by the value that others may know. */
   tell(connection: Connection, key: string, value: string): void {
     this.#forget?.();
-    const all = known.get(connection) ?? new Map<string, Hold>();
+    const all = known.get(connection) ?? new Map<string, SharedHold>();
     known.set(connection, all);
     const name = nameOf(key, value);
     all.set(name, this);
@@ -108,11 +108,11 @@ export class Hold {
     this.settle().catch(() => {});
   }
 
-  #watch(lock: Held): void {
+  #watch(lock: ServerLock): void {
     lock.signal?.addEventListener('abort', () => this.#lose(lock), { once: true });
   }
 
-  #lose(lock: Held): void {
+  #lose(lock: ServerLock): void {
     if (lock !== this.#lock || this.#takeOvers > 0) return;
     this.#forget?.();
     const reason: unknown = lock.signal?.reason;
