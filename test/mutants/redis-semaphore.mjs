@@ -99,8 +99,8 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/lock.ts',
-      was: '    const cause = this.#cause;\n',
-      becomes: '    const cause = undefined as Error | undefined;\n',
+      was: '    const { cause } = this.#attempt;\n',
+      becomes: '    const { cause } = {} as Attempt;\n',
     },
     {
       file: 'js/adapters/redis-semaphore/options.ts',

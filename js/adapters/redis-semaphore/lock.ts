@@ -8,14 +8,8 @@ import type { LockManager } from '../../manager/manager.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
-import {
-  type Checked,
-  checkOptions,
-  type HolderOptions,
-  newIdentifier,
-  type Share,
-  tokenFor,
-} from './options.js';
+import { Name } from './name.js';
+import { type Checked, checkOptions, type HolderOptions, type Share } from './options.js';
 import { Refresher } from './refresher.js';
 import { type Holder, type ServerLock, SharedHold } from './shared-hold.js';
 import { Turns } from './turns.js';
@@ -49,6 +43,14 @@ function throwIt(error: LostLockError): never {
   throw error;
 }
 
+/** One acquire. */
+interface Attempt {
+  /** How long it has waited for its turn, in ms. */
+  readonly spent: number;
+  /** Why it failed. */
+  cause?: Error;
+}
+
 /**
  * What all locks of redis-semaphore have in common. As there, a subclass may set `_key`, and replace `_acquire`,
  * `_refresh` and `_release`.
@@ -65,7 +67,7 @@ export abstract class Lock {
   readonly #options: Checked;
   readonly #onLockLost: LockLostCallback;
   readonly #holder: Holder;
-  #identifier: string | undefined;
+  readonly #name: Name;
   #external: boolean;
   #hold: SharedHold | undefined;
   #acquired = false;
@@ -73,10 +75,8 @@ export abstract class Lock {
   readonly #refresher: Refresher;
   /** Reports the loss of a lock that another object has released. */
   #lateLoss: NodeJS.Timeout | undefined;
-  /** Why the last attempt failed. */
-  #cause: Error | undefined;
-  /** How long the acquire that runs has waited for its turn, in ms. */
-  #spent = 0;
+  /** The last one; a refresh that fails says so here as well. */
+  #attempt: Attempt = { spent: 0 };
   /** Of a semaphore. */
   readonly #turns: Turns | undefined;
 
@@ -90,24 +90,21 @@ export abstract class Lock {
     this.#clients = clients;
     this.#options = checkOptions(options);
     this.#onLockLost = options?.onLockLost ?? throwIt;
-    this.#identifier = this.#options.identifier;
     this.#external = this.#options.acquiredExternally;
     this.#turns = limit === undefined ? undefined : new Turns();
     this.#refresher = new Refresher(this.#options.refreshInterval, async () => {
       if ((await this._refresh()) || !this.#acquired) return;
-      this.#lose(this.#cause);
+      this.#lose(this.#attempt.cause);
     });
     this.#holder = this.#asHolder();
     readClients(clients);
     this.#connection = Connection.of(clients);
+    this.#name = new Name(this.#connection, this.#share, this.#options);
   }
 
   /** The name of the holder. With `acquiredExternally` another process can take over the lock by it. */
   get identifier(): string {
-    this.#identifier ??=
-      this.#tokenOfHold() ?? newIdentifier(this.#options.identifierSuffix, this.#share);
-    this.#hold?.tell(this.#connection, this._key, tokenFor(this.#identifier, this.#share));
-    return this.#identifier;
+    return this.#name.tell(this._key, this.#hold);
   }
 
   /** The same as `identifier`, for subclasses. */
@@ -116,7 +113,7 @@ export abstract class Lock {
   }
 
   protected set _identifier(identifier: string) {
-    this.#identifier = identifier;
+    this.#name.set(identifier);
   }
 
   /** Whether the lock is held now. */
@@ -133,7 +130,7 @@ export abstract class Lock {
    */
   async acquire(abortSignal?: AbortSignal): Promise<void> {
     if (await this.tryAcquire(abortSignal)) return;
-    const cause = this.#cause;
+    const { cause } = this.#attempt;
     throw new TimeoutError(
       `Acquire ${this._kind} ${this._key} timeout`,
       cause === undefined ? {} : { cause },
@@ -186,7 +183,7 @@ export abstract class Lock {
     if (permits > limit)
       return this.#fail(new Error(`${permits} permits are more than the limit, ${limit}`));
     try {
-      const held = await this.#take(abortSignal, this.#spent);
+      const held = await this.#take(abortSignal, this.#attempt.spent);
       if (held === undefined) return this.#fail(new Error('others hold it'));
       this.#begin(held);
       return true;
@@ -222,7 +219,8 @@ export abstract class Lock {
   async #try(signal: AbortSignal | undefined, spent: number): Promise<boolean> {
     signal?.throwIfAborted();
     if (this.#isSemaphore && this.isAcquired) return true;
-    this.#spent = spent;
+    // The cause stays: the caller of the attempt before may not have read it yet.
+    this.#attempt = { ...this.#attempt, spent };
     if (this.#external && !this.#isReplaced) {
       await this.#open(signal);
       signal?.throwIfAborted();
@@ -236,14 +234,14 @@ export abstract class Lock {
     return true;
   }
 
-  #fail(cause: Error | undefined): false {
-    this.#cause = cause;
+  #fail(cause: Error): false {
+    this.#attempt.cause = cause;
     return false;
   }
 
   /** What the options and this object make of a free lock, or of one that becomes free in time. */
   async #take(signal: AbortSignal | undefined, spent: number): Promise<ServerLock | undefined> {
-    if (this.#isQuorum && this.#identifier !== undefined) {
+    if (this.#isQuorum && this.#name.token !== undefined) {
       return ValueHold.acquire(this.#place, this.#options, signal);
     }
     const manager = await this.#open(signal);
@@ -264,13 +262,10 @@ export abstract class Lock {
 
   /** The lock under the identifier, if somebody may know that already. */
   async #named(held: SharedHandle): Promise<ServerLock> {
-    if (this.#identifier === undefined || this.#isQuorum) return held;
+    const { token } = this.#name;
+    if (token === undefined || this.#isQuorum) return held;
     try {
-      return await this.#adopt(
-        held.toJSON(),
-        tokenFor(this.#identifier, this.#share),
-        this.#renews,
-      );
+      return await this.#adopt(held.toJSON(), token, this.#renews);
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
@@ -332,9 +327,7 @@ export abstract class Lock {
     this.#hold?.leave(this.#holder);
     this.#isRefreshed = this.#options.renew;
     this.#hold = new SharedHold(held, this.#holder);
-    if (this.#identifier !== undefined) {
-      this.#hold.tell(this.#connection, this._key, tokenFor(this.#identifier, this.#share));
-    }
+    this.#name.show(this._key, this.#hold);
   }
 
   #startRefresh(): void {
@@ -392,11 +385,6 @@ export abstract class Lock {
     void (async () => this.#onLockLost.call(this, error))();
   }
 
-  #tokenOfHold(): string | undefined {
-    const held = this.#hold?.lock as Partial<SharedHandle> | undefined;
-    return held?.toJSON?.().token;
-  }
-
   get #isSemaphore(): boolean {
     return this.#share.limit !== undefined;
   }
@@ -424,7 +412,7 @@ export abstract class Lock {
     return {
       clients: this.#clients,
       key: this._key,
-      value: tokenFor(this.identifier, this.#share),
+      value: this.#name.tokenFor(this._key, this.#hold),
     };
   }
 
