@@ -1,0 +1,183 @@
+/** The ways to get a lock: to acquire it, or to take it over by its identifier. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { untilAborted } from '../../base/abort.js';
+import { LockLostError as Lost } from '../../base/errors.js';
+import { isMock, readClients } from '../../connect/clients/read-clients.js';
+import type { HeldLock } from '../../lock/held-lock.js';
+import type { LockJson, SharedHandle } from '../../lock/lock.js';
+import type { LockManager } from '../../manager/manager.js';
+import type { Connection } from '../redlock/connection.js';
+import type { Client } from '../redlock/votes.js';
+import type { Name } from './name.js';
+import type { Checked, Share } from './options.js';
+import type { Possession } from './possession.js';
+import { type ServerLock, SharedHold } from './shared-hold.js';
+import { type Place, shorten, ValueHold } from './value-hold.js';
+
+/** What a way to get a lock has to know. @internal */
+export interface Means {
+  readonly clients: readonly Client[];
+  readonly connection: Connection;
+  readonly options: Checked;
+  /** How much of the lock is wanted. */
+  readonly share: Share;
+  readonly name: Name;
+  /** Gets the lock. */
+  readonly possession: Possession;
+}
+
+/** What a subclass may change between two calls. @internal */
+export interface Terms {
+  readonly key: string;
+  /** Whether the manager renews the lock. */
+  readonly renew: boolean;
+}
+
+/** A lock that may get another value. */
+type Owned = Pick<LockJson, 'name' | 'token' | 'mode'>;
+
+/** @internal */
+export class Taking {
+  readonly #means: Means;
+
+  constructor(means: Means) {
+    this.#means = means;
+  }
+
+  /** The manager. With a signal only the wait for it ends. */
+  open(key: string, signal?: AbortSignal): Promise<LockManager> {
+    const { clients, connection } = this.#means;
+    const opened = connection.openWhenUp(() => readClients(clients), key);
+    return signal === undefined ? opened : untilAborted(opened, signal);
+  }
+
+  /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
+  async acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
+    const lock = await this.#acquire(terms, spent, signal);
+    if (lock !== undefined) this.#begin(terms.key, lock);
+    return lock !== undefined;
+  }
+
+  /** Takes over the lock that was acquired under the identifier, also with redis-semaphore itself, or answers why not. */
+  async takeOver(terms: Terms): Promise<Error | undefined> {
+    const { key } = terms;
+    const { name, options, possession } = this.#means;
+    const identifier = name.tell(key, possession.hold);
+    const place = this.#placeOf(key);
+    if (this.#isQuorum) {
+      const lock = await ValueHold.takeOver(place, options.lockTimeout);
+      if (lock === undefined) return new Error('nobody holds it by this identifier');
+      this.#begin(key, lock);
+      return undefined;
+    }
+    const mode = this.#isSemaphore ? 'shared' : 'exclusive';
+    let failure: Error | undefined;
+    for (const token of new Set([place.value, identifier])) {
+      try {
+        await this.#join({ name: key, token, mode }, place.value, terms);
+        // The lease of a permit is not in the key.
+        if (!this.#isSemaphore) await shorten(place, options.lockTimeout);
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof Lost)) throw error;
+        failure = error;
+      }
+    }
+    return failure;
+  }
+
+  async #acquire(
+    terms: Terms,
+    spent: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ServerLock | undefined> {
+    const { name, options, share } = this.#means;
+    const { key, renew } = terms;
+    if (this.#isQuorum && name.token !== undefined) {
+      return ValueHold.acquire(this.#placeOf(key), options, signal);
+    }
+    const manager = await this.open(key, signal);
+    const { wait, retries, besideOldCode, lockTimeout: ttl } = options;
+    const wanted = { ttl, renew, leaveToExpire: !renew, ...share };
+    let taken: unknown;
+    if (besideOldCode && !this.#isSemaphore) {
+      taken = await retry(retries, signal, () => manager.tryAcquire(key, wanted));
+    } else if (wait === null) {
+      taken = await manager.tryAcquire(key, wanted);
+    } else {
+      const left = Math.max(0, Math.ceil(wait - spent));
+      const until = signal === undefined ? {} : { signal };
+      taken = await manager.acquire(key, { ...wanted, wait: left, ...until });
+    }
+    return taken === null ? undefined : this.#named(taken as SharedHandle, terms);
+  }
+
+  /** The lock under the identifier, if somebody may know that already. */
+  async #named(lock: SharedHandle, terms: Terms): Promise<ServerLock> {
+    const { token } = this.#means.name;
+    if (token === undefined || this.#isQuorum) return lock;
+    try {
+      return await this.#adopt(lock.toJSON(), token, terms);
+    } catch (error) {
+      await lock.release().catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Gives a lock a value. Only then is one that is not renewed left to expire: without an answer it is released. */
+  async #adopt(owner: Owned, value: string, { key, renew }: Terms): Promise<HeldLock> {
+    const manager = await this.open(key);
+    const ttl = this.#means.options.lockTimeout;
+    const lock = await manager.adoptAs(owner, value, { ttl, renew });
+    if (!renew) await lock.stopRenewing();
+    return lock;
+  }
+
+  /** Holds a lock beside the objects of this process that hold it, if there are any. */
+  async #join(owner: Owned, value: string, terms: Terms): Promise<void> {
+    const { connection, possession } = this.#means;
+    const shared = SharedHold.of(connection, terms.key, value);
+    if (shared === undefined) {
+      return this.#begin(terms.key, await this.#adopt(owner, value, terms));
+    }
+    const renew = terms.renew || shared.isRefreshed;
+    await possession.join(shared, () => this.#adopt(owner, value, { ...terms, renew }));
+  }
+
+  #placeOf(key: string): Place {
+    const { clients, name, possession } = this.#means;
+    return { clients, key, value: name.tokenFor(key, possession.hold) };
+  }
+
+  get #isSemaphore(): boolean {
+    return this.#means.share.limit !== undefined;
+  }
+
+  get #isQuorum(): boolean {
+    const { clients } = this.#means;
+    return clients.length > 1 && !clients.every(isMock);
+  }
+
+  #begin(key: string, lock: ServerLock): void {
+    const { name, possession } = this.#means;
+    possession.begin(lock);
+    name.show(key, possession.hold);
+  }
+}
+
+/** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */
+async function retry<T>(
+  { interval, wait, limit }: Checked['retries'],
+  signal: AbortSignal | undefined,
+  attempt: () => Promise<T | null>,
+): Promise<T | null> {
+  const end = performance.now() + wait;
+  for (let attempts = 1; ; attempts++) {
+    const held = await attempt();
+    if (held !== null) return held;
+    if (attempts >= limit || performance.now() >= end) return null;
+    await sleep(interval, undefined, { signal }).catch(() => {});
+    signal?.throwIfAborted();
+  }
+}
