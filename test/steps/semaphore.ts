@@ -2,7 +2,7 @@
 
 import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
-import { type Feature, type Preparation, type Scene, WARM_UP } from './feature.js';
+import { type Feature, type Preparation, type Scene, type Seen, WARM_UP } from './feature.js';
 import { check, clientAt, OF_LOCKS, quit, use } from './holding.js';
 
 type Options = NonNullable<ConstructorParameters<typeof Mutex>[2]>;
@@ -60,9 +60,24 @@ const mutex: Feature<Redis> = {
   second: take,
 };
 
+const FREE = 'no lock is left behind: who comes later gets it';
+const CLEAN = 'a released lock leaves nothing behind';
+
+/** Whether the caller has an error that says that the lock may be held until its lease ends. */
+const isTold = ({ first }: Seen): boolean =>
+  ['LockClosedError', 'LockConnectionError'].includes(first.error?.name ?? '');
+
+/** Another process may have a value that callers choose, so nothing is released under it a second time. */
+const OF_CHOSEN_VALUES = {
+  ...OF_LOCKS,
+  [FREE]: (seen: Seen) => isTold(seen) || OF_LOCKS[FREE]?.(seen) === true,
+  [CLEAN]: (seen: Seen) => isTold(seen) || OF_LOCKS[CLEAN]?.(seen) === true,
+};
+
 const identified: Feature<Redis> = {
   ...common,
   name: 'redis-semaphore: Mutex under an identifier of its own',
+  promises: OF_CHOSEN_VALUES,
   first: (client, scene) =>
     holdAndLeave(
       new Mutex(client, scene.name, { ...timesOf(scene), identifier: `job of ${scene.name}` }),
@@ -74,6 +89,7 @@ const identified: Feature<Redis> = {
 const again: Feature<Redis> = {
   ...common,
   name: 'redis-semaphore: Mutex, taken over by its own process',
+  promises: OF_CHOSEN_VALUES,
   async first(client, scene) {
     const mutex = new Mutex(client, scene.name, timesOf(scene));
     await mutex.acquire();
