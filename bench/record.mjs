@@ -9,8 +9,8 @@ const IMAGES = 'images';
 
 const INTRODUCTION = `# Benchmarks
 
-\`npm run bench -- --report\` wrote this page from one run on the machine below. The ratios are similar on other machines; the
-absolute numbers are not. All figures are medians. \`npm run bench -- --quick\` takes under two minutes.
+\`npm run bench -- --report\` wrote this page from one run on the machine below; \`npm run bench -- --quick\` takes under two minutes. All
+figures are medians.
 `;
 
 /** `sections`: per workload its question, an explanation, a table and charts. */

@@ -8,8 +8,7 @@ const ROUNDS = 3;
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock, 10 ms retry'];
 
 const ABOUT = `${PROCESSES} processes of ${WAITERS} waiters want one lock, and do nothing while they hold it. In the *burst*, as in a service, each wants it once.
-In the *loop* each asks again after its release, which favours libraries without a queue: the process that releases the lock takes it
-again while the others sleep.`;
+In the *loop* each asks again after its release, which favours libraries without a queue: while others sleep, the releaser takes it again.`;
 
 const QUESTION = 'How fast does a contended lock change hands?';
 

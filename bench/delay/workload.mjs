@@ -31,8 +31,8 @@ const PAIRS = [
 ];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `A proxy delays all data in each direction. Figures relative to the snippet. A pair takes two round trips, so 64 callers do at
-most 64 pairs in the time of a lone pair; clients that send early come near that. \`awaitRelease: false\` waits for one, and
+const ABOUT = `A proxy delays all data in each direction. Figures relative to the snippet. 64 callers do at most 64 pairs in the time of a
+lone pair; clients that send early come near that. \`awaitRelease: false\` waits for one round trip of two, and
 \`linger\` for none as long as nobody else wants the lock; \`one round trip\` is a PING.`;
 
 const QUESTION = 'What does a network change?';

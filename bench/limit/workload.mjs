@@ -18,8 +18,8 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-const ABOUT = `A client writes prepared commands, ${LEVEL} in flight, and awaits the replies. holdfast adds INCRBY of the fence counter, and MGET of the
-lock and of the has-waiters flag. Servers with a command that compares and deletes need no script: with Valkey 9.1 holdfast's
+const ABOUT = `A client writes prepared commands, ${LEVEL} in flight, and awaits the replies. holdfast adds [INCRBY and
+MGET](protocol.md#plain-commands). Servers with a command that compares and deletes need no script: with Valkey 9.1 holdfast's
 commands cost 0.82 of the snippet's, with Redis 8.6 0.77 (\`HOLDFAST_REDIS_SERVER\` names the server).`;
 
 const QUESTION = 'What do the commands alone cost?';

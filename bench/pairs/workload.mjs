@@ -7,12 +7,12 @@ import { openAll, runRounds } from './rounds.mjs';
 const ROUNDS = 5;
 
 const ABOUT = `Acquire and release of distinct names, relative to the hand-written snippet (\`SET NX PX\`, then EVALSHA of a compare-and-delete)
-on ioredis, by pairs in flight. *CPU* is the client's per pair. \`limit\` is the snippet without a client library. holdfast issues a
-fence and renews the lock; the snippets do neither.
+on ioredis, by pairs in flight. *CPU* is the client's per pair. \`limit\` is the snippet without a client library. The snippets have
+neither fence nor renewal.
 
-holdfast sends as soon as half as many operations wait as the server has requests to answer, so client and server work at once if each
-has a core. With all on one core it had 1.58, 2.44 and 3.02 of the snippet's rate with 8, 64 and 1000 in flight, and \`limit\` had a
-third more than holdfast with 64. With 8 the ratio depends on how soon the server wakes: on an Intel Xeon it was 0.74 to 0.89.`;
+Client and server work at once if each has a core. With all on one core holdfast had 1.58, 2.44 and 3.02 of the snippet's rate with 8, 64
+and 1000 in flight, and \`limit\` a third more than holdfast with 64. With 8 the ratio depends on how soon the server wakes: on an Intel Xeon
+it was 0.74 to 0.89.`;
 
 const QUESTION = 'What does an uncontended lock cost?';
 

@@ -9,8 +9,7 @@ import { record, report } from './report.mjs';
 const ROUNDS = 3;
 const TASKS = 1000;
 
-const ABOUT = `${TASKS} tasks of one process want one lock once each. holdfast asks the server once per eight tasks whether another process waits. Times
-above a second are extrapolated.`;
+const ABOUT = `${TASKS} tasks of one process want one lock once each. Times above a second are extrapolated.`;
 
 const QUESTION = 'How fast does a lock change hands within a process?';
 

@@ -22,8 +22,8 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `${COUNT.toLocaleString('en')} callers of one process wait for a lock that another process holds. The first column is the time to read a
-small file meanwhile, relative to that without waiters.`;
+const ABOUT = `${COUNT.toLocaleString('en')} callers of one process wait for a lock of another. The first column is the time to read a small file meanwhile, relative
+to that without waiters.`;
 
 const QUESTION = 'What does waiting cost the process that waits?';
 
