@@ -1,6 +1,6 @@
 /** The options of redis-semaphore, and their checks. */
 
-import { termsOf } from '../../base/tokens.js';
+import { clientOf, termsOf, writeToken } from '../../base/tokens.js';
 import { TTL_MS_MIN } from '../../lock/times.js';
 import { native } from '../../native/addon.js';
 
@@ -148,14 +148,13 @@ export interface Share {
 
 /** A new token, with a suffix for people. @internal */
 export function newIdentifier(suffix: string, share: Share): string {
-  const token = `hf1.${native.Bridge.newClient()}.1${severalOf(share)}`;
-  return suffix === '' ? token : `${token}.${suffix}`;
+  return writeToken(native.Bridge.newClient(), 1, severalOf(share), suffix);
 }
 
 /** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */
 export function tokenFor(identifier: string, share: Share): string {
-  if (/^hf1\.[^.]+\.\d+(?:\/\d+){0,2}(\.|$)/.test(identifier)) return identifier;
-  return `hf1.${Buffer.from(identifier).toString('base64url')}.1${severalOf(share)}`;
+  if (clientOf(identifier) !== null && !identifier.includes(' ')) return identifier;
+  return writeToken(Buffer.from(identifier).toString('base64url'), 1, severalOf(share));
 }
 
 /** Several permits stand in the token, so that the object which takes them over has as many. */
