@@ -35,7 +35,7 @@ describe('a quorum of five', () => {
       [locks.acquire('y', { mode: 'shared' }), /cannot agree on who shares a lock/],
       [locks.tryAcquire(['y', 'z'], { mode: 'shared' }), /cannot agree on who shares a lock/],
       [locks.acquire('y', { mode: 'shared', limit: 2 }), /would count other permits/],
-      [locks.request('x', { steal: true }, () => assert.fail('stolen')), /change the owner/],
+      [locks.request('x', { steal: true }, () => assert.fail('stolen')), /change the holder/],
       [locks.forceRelease('x'), /released by force/],
       [locks.adopt({ name: 'x', token: 'hf1.a.1' }), /adopted/],
       [locks.acquire('y', { owner: 'me' }), /owner is not for a quorum/],
