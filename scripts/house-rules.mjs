@@ -55,7 +55,7 @@ const RULES = [
 /** The files of the core that adapters and operators' tools may import. Most have what users get by the entries. */
 const OPEN_TO_ANNEXES = [
   /^js\/base\//,
-  // What a target is, and which client is connected where.
+  // Targets, and the places to which clients are connected.
   /^js\/connect\/(connect|prepare|options|target|check-target|tls)\.ts$/,
   /^js\/connect\/clients\//,
   /^js\/(lead|lock|once)\/options\.ts$/,
@@ -86,7 +86,7 @@ for (const file of files) {
   }
 }
 
-/** What each layer of src/ may name, itself apart. `slim` is for all of them, `faults` for all that is no machine. */
+/** The layers that each layer of src/ may name beside itself. `slim` is for all of them, `faults` for all that is no machine. */
 const LAYERS = {
   slim: [],
   faults: [],

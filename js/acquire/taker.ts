@@ -138,7 +138,7 @@ export class Taker {
     return tracedAcquire({ name, errors: this.errors }, request.signal, take);
   }
 
-  /** Takes one lock from the server; listeners for every acquire are not told. */
+  /** Takes one lock from the server, without a trace of its own: one of several is a part of their trace. */
   takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     const acquisition = new Acquisition(this.context, name, request);
     const { signal } = request;

@@ -8,7 +8,7 @@ const PARTS = {
   'C library': /libc|ld-linux/,
 };
 
-/** What a profile counts, per unit of work: all instructions, those of each part, and cache misses. */
+/** The counts of a profile, per unit of work: all instructions, those of each part, and cache misses. */
 export function countsOf(profile, units) {
   const totals = costs(profile);
   const sum = (index, wanted = () => true) =>

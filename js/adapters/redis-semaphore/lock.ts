@@ -24,11 +24,11 @@ export interface LockOptions extends HolderOptions {
   readonly onLockLost?: LockLostCallback | undefined;
 }
 
-/** What a class of locks decides for all of them. @internal */
+/** The choices of a class for all its locks. @internal */
 export interface Kind {
   readonly kind: string;
   readonly key: string;
-  /** Of a semaphore: how many permits all have, and how many of them each object takes. */
+  /** How many permits all objects have, and how many of them each takes; only of a semaphore. */
   readonly limit?: number;
   readonly permits?: number;
 }
@@ -47,7 +47,7 @@ interface Attempt {
 }
 
 /**
- * What all locks of redis-semaphore have in common. As there, a subclass may set `_key`, and replace `_acquire`,
+ * The common part of all locks of redis-semaphore. As there, a subclass may set `_key`, and replace `_acquire`,
  * `_refresh` and `_release`.
  */
 export abstract class Lock {
@@ -62,7 +62,7 @@ export abstract class Lock {
   readonly #name: Name;
   readonly #possession: Possession;
   readonly #taking: Taking;
-  /** Of a semaphore. */
+  /** The turns of a semaphore; a mutex has none. */
   readonly #turns: Turns | undefined;
   /** The last one; a refresh that fails says so here as well. */
   #attempt: Attempt = { spent: 0 };

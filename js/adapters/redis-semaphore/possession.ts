@@ -23,7 +23,7 @@ type State =
   /** A subclass decides whether it is held, with a hold of this class or without. */
   | ({ readonly is: 'own' } & Refreshable<SharedHold | undefined>);
 
-/** What an object decides about its lock. @internal */
+/** The choices of an object about its lock. @internal */
 export interface Owner {
   /** Whether the lock is to be refreshed. */
   readonly renew: boolean;
@@ -150,7 +150,7 @@ export class Possession {
     return 'isRefreshed' in state && state.isRefreshed;
   }
 
-  /** What is left without a hold that the object does not believe to have. */
+  /** The state that is left when a hold ends that the object does not believe to have. */
   get #without(): 'free' | 'external' {
     const state = this.#state;
     const is = state.is === 'between' ? state.before : state.is;
@@ -200,7 +200,7 @@ export class Possession {
     else if (state.is === 'between') this.#become({ is: this.#without });
   }
 
-  /** What is not held is not refreshed. */
+  /** Changes the state. A lock that is not held is not refreshed. */
   #become(state: State): void {
     if (this.#state.is === 'released') clearTimeout(this.#state.timer);
     if (state.is !== 'held' && state.is !== 'own') this.#owner.refresher.stop();

@@ -15,7 +15,7 @@ import type { Possession } from './possession.js';
 import { type ServerLock, SharedHold } from './shared-hold.js';
 import { type Place, shorten, ValueHold } from './value-hold.js';
 
-/** What a way to get a lock has to know. @internal */
+/** The parts of an object that every way to get its lock uses. @internal */
 export interface Means {
   readonly clients: readonly Client[];
   readonly connection: Connection;
@@ -27,7 +27,7 @@ export interface Means {
   readonly possession: Possession;
 }
 
-/** What a subclass may change between two calls. @internal */
+/** The terms that a subclass may change between two calls. @internal */
 export interface Terms {
   readonly key: string;
   /** Whether the manager renews the lock. */

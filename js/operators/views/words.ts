@@ -3,7 +3,7 @@
 import { printable } from '../../base/printable.js';
 import { human } from '../../base/time.js';
 
-/** So many digits at the end of a client id tell it from others: it begins with a time. */
+/** The number of digits at the end of a client id that tell it from others: an id begins with a time. */
 export const CLIENT_DIGITS = 8;
 
 /** The short name of a holder or waiter: its label, or the end of its client id. */
