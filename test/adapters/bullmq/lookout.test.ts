@@ -1,26 +1,24 @@
 /** How workers look at the first jobs of keys: no process is told that a job was removed, or failed by BullMQ. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { type Job, Queue, Worker } from 'bullmq';
 import { type KeyedHandler, oneAtATime } from 'holdfast/bullmq';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
 const KEY = 'ada';
 /** How long a key that is due stays so only if none looks: each process asks every second. */
 const OVERDUE_MS = 1_500;
 
-let server: RedisServer;
 let locks: LockManager;
 let others: LockManager;
 let queue: Queue;
 let workers: Worker[] = [];
 let visits = 0;
 
-before(async () => {
-  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
+const server = serverOfFile({ args: ['--maxmemory-policy', 'noeviction'] }, async () => {
   [locks, others] = [await connect(server.url), await connect(server.url)];
 });
 
@@ -33,11 +31,6 @@ afterEach(async () => {
   await Promise.all(workers.map((worker) => worker.close()));
   await queue.close();
   workers = [];
-});
-
-after(async () => {
-  await Promise.all([locks?.close(), others?.close()]);
-  await server?.stop();
 });
 
 /** The client of a worker. The property is protected. */

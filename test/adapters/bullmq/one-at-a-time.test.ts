@@ -1,18 +1,17 @@
 /** `oneAtATime` with real workers of BullMQ: order, fairness, limits, and what becomes of jobs whose worker fails. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { type Job, Queue, Worker, type WorkerOptions } from 'bullmq';
 import * as bullmq5 from 'bullmq5';
 import type { ConnectOptions } from 'holdfast';
 import { type KeyedHandler, type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
 import { connect, holdfast, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep, until } from '../../support/wait.js';
 
 const { LockLostError } = holdfast;
 
-let server: RedisServer;
 let queue: Queue;
 let locks: LockManager;
 let others: LockManager;
@@ -20,8 +19,7 @@ let workers: Worker[] = [];
 let journal: string[] = [];
 let visits = 0;
 
-before(async () => {
-  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
+const server = serverOfFile({ args: ['--maxmemory-policy', 'noeviction'] }, async () => {
   [locks, others] = [await connect(server.url), await connect(server.url)];
 });
 
@@ -35,11 +33,6 @@ afterEach(async () => {
   await Promise.all(workers.map((worker) => worker.close()));
   await queue.close();
   [workers, journal] = [[], []];
-});
-
-after(async () => {
-  await Promise.all([locks?.close(), others?.close()]);
-  await server?.stop();
 });
 
 const connection = () => ({ host: '127.0.0.1', port: server.port, maxRetriesPerRequest: null });
