@@ -125,7 +125,7 @@ export class Taking {
     }
   }
 
-  /** Gives a lock a value. Only then is one that is not renewed left to expire: without an answer it is released. */
+  /** Gives a lock a value; one that is not renewed is left to expire from then on. */
   async #adopt(owner: Owned, value: string, { key, renew }: Terms): Promise<HeldLock> {
     const manager = await this.open(key);
     const ttl = this.#means.options.lockTimeout;
