@@ -246,15 +246,18 @@ function fillHolding(
   }
   const linger = given.linger ?? lingerWithin(defaults.linger, ttl);
   checkLinger(linger, ttl);
-  const share = checkShare(given);
-  // Not the object that was checked: with that one V8 (Node 20) took 5 µs for the copy, instead of 0.1.
-  const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire, linger };
   // The lock of an owner is not this manager's: only the server ends it, and no other caller here gets it.
-  if (owner !== undefined) Object.assign(hold, { leaveToExpire: true, linger: 0 });
+  const isOwned = owner !== undefined;
+  // One literal: V8 (Node 20) took 5 µs for the copy of an object, at times, and none for this.
   return {
-    ...hold,
+    ttl,
+    renew,
+    maxHold,
+    stallTimeout,
+    leaveToExpire: isOwned || leaveToExpire,
+    linger: isOwned ? 0 : linger,
     label,
-    share,
+    share: checkShare(given),
     permits: checkPermits(given),
     wait,
     signal,
