@@ -91,7 +91,9 @@ export class NativeChannel {
     this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;
     this.isMovable = memory !== undefined;
     const id = operations.nextId();
-    const connect = (entry: number) => operations.bridge.connect(entry, id, options);
+    const { numbers, text } = this.#batch;
+    const buffers = { numbers, text, records: operations.records };
+    const connect = (entry: number) => operations.bridge.connect(entry, id, options, buffers);
     this.#native = operations.takeFor(connect, opened, this);
     // Last: a manager that could not start has nothing to close.
     operations.register(id, this);
@@ -327,13 +329,11 @@ export class NativeChannel {
   #flush(): void {
     if (this.#batch.count === 0) return;
     if (this.#underWay !== undefined) this.#underWay += this.#batch.count;
-    const { room } = operations;
     let records = 0;
-    const failed = this.#batch.flush((count, numbers, text, length) => {
+    const failed = this.#batch.flush((count, length, long) => {
       const submit = () => {
-        records = this.#native.submit(count, numbers, text, length, room);
-        // `at(-1)` is no compiled code, and costs a tenth of a lone acquire.
-        this.#unanswered = room[room.length - 1] ?? 0;
+        records = this.#native.submit(count, length, operations.hasRoom, long);
+        this.#unanswered = operations.unanswered;
         this.#knownAt = operations.reads;
         return true;
       };

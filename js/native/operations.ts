@@ -67,7 +67,6 @@ export interface Ticket {
 }
 
 const DRAIN_RECORDS = 256;
-const NO_ROOM = new Float64Array(1);
 /** Stands for a `drain` that throws: no count is negative. */
 const BROKEN = -1;
 /** How often the managers look for locks that nothing refers to any more, in ms. */
@@ -102,12 +101,14 @@ class Operations implements RecordReader {
   readonly #free: number[] = [];
   /** How often each entry was taken. */
   readonly #generations: number[] = [];
-  /** Room for records, and for one number behind them. */
-  readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS + 1);
+  /** Room for records, and for one number behind them: that of the requests without an answer after a submit. */
+  readonly records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS + 1);
   /** The part of the records that is still to be read. */
   #at = 0;
   #end = 0;
-  readonly #bridge = retryOnce(() => new native.Bridge(() => this.drain(), eventLoopReads()));
+  readonly #bridge = retryOnce(
+    () => new native.Bridge(() => this.drain(), eventLoopReads(), this.records),
+  );
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** The managers by their number. One that was collected needs no records. */
@@ -228,7 +229,7 @@ class Operations implements RecordReader {
     this.#read();
     do {
       this.#left = false;
-      const count = orFallback(() => this.#bridge.drain(this.#records), BROKEN);
+      const count = orFallback(() => this.#bridge.drain(), BROKEN);
       if (count === BROKEN) {
         this.#failAll();
         return;
@@ -244,23 +245,28 @@ class Operations implements RecordReader {
     while (this.#at < this.#end) {
       const at = this.#at;
       this.#at += RECORD_LENGTH;
-      readRecord(this.#records, at, this);
+      readRecord(this.records, at, this);
     }
     this.#at = 0;
     this.#end = 0;
   }
 
   /**
-   * The room for the records that starting an operation leaves, and for one number behind them. There is no room for
-   * records while others are being read. Code that awaits only such operations would let no timer and no other event
-   * through, so there is none either after a number of times, until the event loop has turned.
+   * Whether there is room for the records that starting an operation leaves: not while others are being read. Code that
+   * awaits only such operations would let no timer and no other event through, so there is none either after a number of
+   * times, until the event loop has turned.
    */
-  get room(): Float64Array {
-    const isFree = this.#end === 0 && this.#drains < DRAINS_PER_TURN;
-    return isFree ? this.#records : NO_ROOM;
+  get hasRoom(): boolean {
+    return this.#end === 0 && this.#drains < DRAINS_PER_TURN;
   }
 
-  /** Reads the records that starting an operation has left: `count` of them are in `room`, or some elsewhere if negative. */
+  /** How many requests had no answer after the last submit. */
+  get unanswered(): number {
+    // `at(-1)` is no compiled code, and costs a tenth of a lone acquire.
+    return this.records[this.records.length - 1] ?? 0;
+  }
+
+  /** Reads the records that starting an operation has left: `count` of them are there, or some elsewhere if negative. */
   readBetween(count: number): void {
     if (count === 0) return;
     this.#drains += 1;

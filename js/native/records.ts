@@ -68,6 +68,8 @@ export interface Operation {
 const OPERATIONS_MAX = 256;
 /** The bytes that the strings of nearly every batch have room in. */
 const TEXT_BYTES = 32 * 1024;
+/** All batches write their strings here when they are flushed. As one text they would take memory there each time. */
+const TEXT = Buffer.allocUnsafeSlow(TEXT_BYTES);
 /** The most bytes of UTF-8 for a unit of UTF-16. */
 const UNIT_BYTES = 3;
 const NO_STRINGS: readonly string[] = [];
@@ -201,11 +203,11 @@ function stallLimit({ stallTimeout }: HoldNumbers): number {
 
 /** Operations on their way to the core. @internal */
 export class OperationBatch {
-  readonly #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_MAX);
+  readonly numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_MAX);
   /** Each string with its length before it; `=` for the label of the operation before. */
   #strings = '';
-  /** Where the strings are written for the core. As one text they would take memory there with each batch. */
-  readonly #text = Buffer.allocUnsafeSlow(TEXT_BYTES);
+  /** Where the strings are written for the core. */
+  readonly text = TEXT;
   #label: string | undefined;
   #count = 0;
 
@@ -233,7 +235,7 @@ export class OperationBatch {
     i = 0,
   ): void {
     const at = this.#count * OPERATION_LENGTH;
-    const all = this.#numbers;
+    const all = this.numbers;
     this.#count += 1;
     all[at] = kind;
     all[at + 1] = entry;
@@ -268,26 +270,19 @@ export class OperationBatch {
   }
 
   /**
-   * Calls `submit` with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the
-   * entries of the operations, which have not begun.
+   * Calls `submit` with the number of operations and of bytes of their strings, and with `long` if those do not fit into
+   * `text`; empties the batch. If `submit` answers `false`, returns the entries of the operations, which have not begun.
    */
-  flush(
-    submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
-  ): readonly number[] {
+  flush(submit: (count: number, length: number, long?: Buffer) => boolean): readonly number[] {
     const count = this.#count;
-    const numbers = this.#numbers;
     const strings = this.#strings;
-    const text = this.#room(strings);
-    const length = strings === '' ? 0 : text.write(strings);
+    const bytes = UNIT_BYTES * strings.length;
+    const long = bytes <= TEXT_BYTES ? undefined : Buffer.allocUnsafe(bytes);
+    const length = strings === '' ? 0 : (long ?? this.text).write(strings);
     this.#count = 0;
     this.#strings = '';
     this.#label = undefined;
-    return submit(count, numbers, text, length) ? [] : entriesOf(numbers, count);
-  }
-
-  #room(strings: string): Buffer {
-    const bytes = UNIT_BYTES * strings.length;
-    return bytes <= TEXT_BYTES ? this.#text : Buffer.allocUnsafe(bytes);
+    return submit(count, length, long) ? [] : entriesOf(this.numbers, count);
   }
 }
 

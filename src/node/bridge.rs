@@ -1,6 +1,7 @@
 //! One environment (the main thread, a worker, or a second copy of the package).
 
-use super::completions::{Completions, ManagerCaller, writable};
+use super::buffers::{Buffers, writable};
+use super::completions::{Completions, ManagerCaller};
 use super::event_loop::EventLoop;
 use super::logins::{LoginAnswer, Logins};
 use super::manager::NativeManager;
@@ -10,8 +11,9 @@ use crate::core::{Caller, Handle, Reader, Submission, WeakHandle, end_all, surve
 use crate::faults;
 use crate::machine::{Command, OpId};
 use napi::Env;
-use napi::bindgen_prelude::{Float64ArraySlice, Function};
+use napi::bindgen_prelude::{Float64Array, Function};
 use napi_derive::napi;
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,8 @@ pub struct Bridge {
     event_loop: Option<Rc<EventLoop>>,
     managers: Arc<Managers>,
     logins: Logins,
+    /// The room for records.
+    records: RefCell<Float64Array>,
 }
 
 /// The managers of an environment that may be alive.
@@ -38,9 +42,14 @@ impl Drop for Bridge {
 #[napi]
 impl Bridge {
     /// Calls `wake` when outcomes are ready, at most once until all are drained, or after each turn of the event loop that
-    /// leaves some. `reads`: whether this event loop reads the sockets, if it can.
+    /// leaves some. `reads`: whether this event loop reads the sockets, if it can. `records`: the room for records.
     #[napi(constructor, catch_unwind)]
-    pub fn new(env: Env, wake: Function<'_, (), ()>, reads: bool) -> napi::Result<Self> {
+    pub fn new(
+        env: Env,
+        wake: Function<'_, (), ()>,
+        reads: bool,
+        records: Float64Array,
+    ) -> napi::Result<Self> {
         faults::at("bridge");
         let event_loop = if reads { EventLoop::new(env, &wake) } else { None };
         let wake = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
@@ -57,7 +66,8 @@ impl Bridge {
                 end_all(&lock(&managers));
             })?;
         }
-        Ok(Self { completions, event_loop, managers, logins: Logins::default() })
+        let records = RefCell::new(records);
+        Ok(Self { completions, event_loop, managers, logins: Logins::default(), records })
     }
 
     /// Ends the managers of this environment, which goes on no more, and waits a moment for their servers.
@@ -74,10 +84,10 @@ impl Bridge {
         uuid::Uuid::now_v7().simple().to_string()
     }
 
-    /// Moves records into `into` and returns their number. If they do not fill it, there are no more, and the next record
-    /// wakes again.
+    /// Moves records into the room for them and returns their number. If they do not fill it, there are no more, and the
+    /// next record wakes again.
     #[napi(catch_unwind)]
-    pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
+    pub fn drain(&self) -> u32 {
         faults::at("drain");
         if let Some(event_loop) = &self.event_loop {
             for watch in self.completions.take_watches() {
@@ -85,7 +95,7 @@ impl Bridge {
                 let _reported = event_loop.watch(watch);
             }
         }
-        self.completions.drain_into(writable(&mut into))
+        self.completions.drain_into(writable(&mut self.records.borrow_mut()))
     }
 
     /// The text of the outcome of `entry`.
@@ -110,6 +120,7 @@ impl Bridge {
         entry: u32,
         manager: u32,
         options: ManagerOptions,
+        buffers: Buffers,
     ) -> napi::Result<NativeManager> {
         faults::at("connect");
         let completions = Arc::clone(&self.completions);
@@ -126,7 +137,7 @@ impl Bridge {
         if handle.submit(&mut vec![Submission::Begin(OpId(entry), Command::Open)]) {
             caller.wake();
         }
-        Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))
+        Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions), buffers))
     }
 
     /// Gives the login `number` of a manager, which was asked for or has changed. Returns whether the manager goes on.

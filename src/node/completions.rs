@@ -8,7 +8,6 @@ use crate::faults;
 use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome};
 use crate::protocol::Mono;
 use napi::Status;
-use napi::bindgen_prelude::Float64ArraySlice;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,14 +62,6 @@ impl Completions {
     pub(super) fn take_notice(&self) -> Option<String> {
         self.outbox.take_notice()
     }
-}
-
-/// The numbers of an array of the TypeScript half, to write into.
-#[expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
-pub(super) fn writable<'a>(array: &'a mut Float64ArraySlice<'_>) -> &'a mut [f64] {
-    // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
-    // on the only thread that can reach it; nothing else reads or writes it meanwhile.
-    unsafe { array.as_mut() }
 }
 
 /// Puts the outcomes, losses and notices of one manager into the outbox of its environment.

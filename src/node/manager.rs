@@ -1,15 +1,15 @@
 //! One manager, as JavaScript uses it.
 
-use super::completions::{Completions, writable};
+use super::buffers::{Buffers, writable};
+use super::completions::Completions;
 use super::numbers::number;
-use super::outbox::RECORD_LENGTH;
 use super::records::{Operation, read_lease, read_operations, read_time};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;
 use crate::server::{Abilities, Resp};
 use napi::Either;
-use napi::bindgen_prelude::{Float64ArraySlice, Null};
+use napi::bindgen_prelude::Null;
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub struct NativeManager {
     handle: Handle,
     caller: Arc<dyn Caller>,
     completions: Arc<Completions>,
+    buffers: RefCell<Buffers>,
     /// The memory for the operations of a call. Those of a thousand callers are so many bytes that the allocator would
     /// get them from the system anew each time.
     submissions: RefCell<Vec<Submission>>,
@@ -33,33 +34,30 @@ impl NativeManager {
         handle: Handle,
         caller: Arc<dyn Caller>,
         completions: Arc<Completions>,
+        buffers: Buffers,
     ) -> Self {
         Self {
             handle,
             caller,
             completions,
+            buffers: RefCell::new(buffers),
             submissions: RefCell::default(),
             label: RefCell::default(),
         }
     }
 
-    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`, which take the first `length`
-    /// bytes of `strings`. If that leaves records, moves
-    /// them into `into` and returns their number, as `drain` does; -1 if there is no room for any. Behind the room for
-    /// records the last number of `into` becomes that of the requests without an answer. If it throws, it has started none.
+    /// Starts the first `count` operations of the numbers of the buffers, with their strings, which take the first `length`
+    /// bytes of `long`, if that is given, or else of the text there. If that leaves records, and `has_room`, moves them
+    /// into the buffers and returns their number, as `drain` does; -1 if there is no room for any. If it throws, it has
+    /// started none.
     #[napi(catch_unwind)]
-    pub fn submit(
-        &self,
-        count: u32,
-        numbers: &[f64],
-        strings: &[u8],
-        length: u32,
-        mut into: Float64ArraySlice<'_>,
-    ) -> i32 {
+    pub fn submit(&self, count: u32, length: u32, has_room: bool, long: Option<&[u8]>) -> i32 {
         faults::at("submit");
+        let mut buffers = self.buffers.borrow_mut();
+        let Buffers { numbers, text, records } = &mut *buffers;
         let mut submissions = self.submissions.take();
         let mut label = self.label.borrow_mut();
-        let strings = strings.get(..length as usize).unwrap_or_default();
+        let strings = long.unwrap_or(text).get(..length as usize).unwrap_or_default();
         for (op, operation) in read_operations(count, numbers, strings, &mut label) {
             let ticket = || Ticket::new(op, Arc::clone(&self.caller));
             submissions.push(match operation {
@@ -76,17 +74,17 @@ impl NativeManager {
         drop(label);
         let has_records = self.handle.submit(&mut submissions);
         self.submissions.replace(submissions);
-        let into = writable(&mut into);
-        if let Some(last) = into.last_mut() {
+        let records = writable(records);
+        if let Some(last) = records.last_mut() {
             *last = number(self.handle.shared().unanswered());
         }
         if !has_records {
             return 0;
         }
-        if into.len() < RECORD_LENGTH {
+        if !has_room {
             return -1;
         }
-        i32::try_from(self.completions.drain_into(into)).unwrap_or(0)
+        i32::try_from(self.completions.drain_into(records)).unwrap_or(0)
     }
 
     /// Does at once what the event loop would do later. Returns whether there are records to drain.

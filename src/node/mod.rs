@@ -13,6 +13,7 @@
 #![expect(unnameable_types, reason = "only the registration of the addon reaches them")]
 
 mod bridge;
+mod buffers;
 mod completions;
 mod event_loop;
 mod logins;

@@ -11,12 +11,12 @@ interface Outcome {
 }
 
 interface Batch {
+  readonly numbers: Float64Array;
+  readonly text: Buffer;
   readonly count: number;
   readonly isFull: boolean;
   addCancel(entry: number): void;
-  flush(
-    submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
-  ): readonly number[];
+  flush(submit: (count: number, length: number, long?: Buffer) => boolean): readonly number[];
 }
 
 interface Records {
@@ -51,8 +51,9 @@ const REQUEST = { ...HOLD, leaveToExpire: false, wait: 0, share: 0, label: 'labe
 /** What a batch would send; its text is copied. */
 function sent(batch: Batch): { count: number; numbers: number[]; text: string } {
   let result = { count: 0, numbers: [] as number[], text: '' };
-  batch.flush((count, numbers, text, length) => {
-    result = { count, numbers: [...numbers], text: text.toString('utf8', 0, length) };
+  batch.flush((count, length, long) => {
+    const text = (long ?? batch.text).toString('utf8', 0, length);
+    result = { count, numbers: [...batch.numbers], text };
     return true;
   });
   return result;

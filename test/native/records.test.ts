@@ -17,11 +17,11 @@ interface Outcome {
 }
 
 interface Batch {
+  readonly numbers: Float64Array;
+  readonly text: Buffer;
   readonly isFull: boolean;
   addCancel(slot: number): void;
-  flush(
-    submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
-  ): readonly number[];
+  flush(submit: (count: number, length: number, long?: Buffer) => boolean): readonly number[];
 }
 
 interface Operation {
@@ -106,8 +106,8 @@ function described(...operations: Operation[]): string[] {
   const batch = new records.OperationBatch();
   for (const [i, operation] of operations.entries()) operation.addTo(batch, 10 + i);
   let lines: string[] = [];
-  batch.flush((count, numbers, text, length) => {
-    lines = addon.describeOperations(count, numbers, text, length);
+  batch.flush((count, length, long) => {
+    lines = addon.describeOperations(count, batch.numbers, long ?? batch.text, length);
     return true;
   });
   return lines;
@@ -230,8 +230,8 @@ test('a label is written once for acquires that follow each other', () => {
       new records.AcquireOperation('=', { ...request, label }).addTo(batch, 2 * slot);
       records.releaseOperation(160, false).addTo(batch, 2 * slot + 1);
     }
-    batch.flush((count, numbers, text, length) => {
-      const lines = addon.describeOperations(count, numbers, text, length);
+    batch.flush((count, length, long) => {
+      const lines = addon.describeOperations(count, batch.numbers, long ?? batch.text, length);
       const read = lines.map((line) => /label: "([^"]*)"/.exec(line)?.[1]);
       assert.deepEqual(
         read.filter((label) => label !== undefined),
@@ -250,8 +250,8 @@ test('a batch tells when it is full, and names the operations that could not be 
   batch.addCancel(7);
   assert.equal(batch.isFull, true);
   let lines: string[] = [];
-  const failed = batch.flush((count, numbers, text, length) => {
-    lines = addon.describeOperations(count, numbers, text, length);
+  const failed = batch.flush((count, length, long) => {
+    lines = addon.describeOperations(count, batch.numbers, long ?? batch.text, length);
     return false;
   });
   assert.equal(batch.isFull, false);
