@@ -8,6 +8,13 @@ const PARTS = {
   'C library': /libc|ld-linux/,
 };
 
+/**
+ * The functions of V8's compilers. They are left out: when they compile what runs often differs from run to run, and a
+ * process that lives pays for it once.
+ */
+const COMPILER =
+  /v8::internal::(?:\(anonymous namespace\)::)?(?:compiler|maglev|baseline|turboshaft|interpreter|parsing)::|Compil|Optimiz|LinearScan|RegisterAlloc|IdentityMapBase|_Rb_tree/;
+
 /** The counts of a profile, per unit of work: all instructions, those of each part, and cache misses. */
 export function countsOf(profile, units) {
   const totals = costs(profile);
@@ -32,25 +39,35 @@ export function countsOf(profile, units) {
  * Source: <https://valgrind.org/docs/manual/cl-format.html>
  */
 function costs(profile) {
-  const names = new Map();
+  const files = new Map();
+  const functions = new Map();
   const totals = new Map();
   let total;
   let isCall = false;
+  let isCompiler = false;
   for (const line of profile.split('\n')) {
-    const object = /^c?ob=\((\d+)\)(?: (.*))?$/.exec(line);
-    if (object !== null) {
-      const [, id, name] = object;
-      if (name !== undefined) names.set(id, name);
-      const file = names.get(id);
-      if (!totals.has(file)) totals.set(file, Array(9).fill(0));
-      if (line.startsWith('ob=')) total = totals.get(file);
+    const name = /^c?(ob|fn)=\((\d+)\)(?: (.*))?$/.exec(line);
+    if (name !== null) {
+      const [, kind, id, text] = name;
+      const names = kind === 'ob' ? files : functions;
+      if (text !== undefined) names.set(id, text);
+      if (line.startsWith('fn=')) isCompiler = COMPILER.test(functions.get(id));
+      if (line.startsWith('ob=')) total = totalOf(totals, files.get(id));
     } else if (line.startsWith('calls=')) {
       isCall = true;
     } else if (/^[\d+*-]/.test(line)) {
-      if (!isCall)
-        for (const [i, cost] of line.split(' ').slice(1).entries()) total[i] += Number(cost);
+      if (!isCall && !isCompiler) add(total, line);
       isCall = false;
     }
   }
   return totals;
+}
+
+function totalOf(totals, file) {
+  if (!totals.has(file)) totals.set(file, Array(9).fill(0));
+  return totals.get(file);
+}
+
+function add(total, line) {
+  for (const [i, cost] of line.split(' ').slice(1).entries()) total[i] += Number(cost);
 }

@@ -1,0 +1,47 @@
+// The figures that a lock must not exceed, in figures.json.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const FILE = join(import.meta.dirname, 'figures.json');
+
+/** What is measured, in the units of figures.json; `tolerance`: more than this part above its figure fails. */
+export const KINDS = {
+  instructions: { tolerance: 0.02 },
+  // A process's memory varies by a megabyte, which is 25 bytes for each of 40 000 locks.
+  memory: { tolerance: 0.1 },
+};
+
+export function readFigures() {
+  return JSON.parse(readFileSync(FILE, 'utf8'));
+}
+
+/** Keeps the figures of what was not measured now. */
+export function writeFigures(measured) {
+  let known = {};
+  try {
+    known = readFigures();
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error;
+  }
+  const kinds = Object.keys(KINDS);
+  const all = kinds.map((kind) => [kind, { ...known[kind], ...measured[kind] }]);
+  writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(all), null, 2)}\n`);
+}
+
+/** Why a measurement is too high, or undefined. Both are numbers, or records of the parts of a number, `all`. */
+export function excess(kind, name, now, figure) {
+  if (figure === undefined) return `${name}: no figure; run with --accept`;
+  const [is, was] = [now, figure].map((each) => (typeof each === 'number' ? each : each.all));
+  if (is <= was * (1 + KINDS[kind].tolerance)) return undefined;
+  const more = `${name}: ${(100 * (is / was - 1)).toFixed(1)} % more than ${was}`;
+  if (typeof now === 'number') return more;
+  const parts = Object.keys(now).filter((part) => part !== 'all');
+  return `${more}: ${parts.map((part) => `${part} ${figure[part]} -> ${now[part]}`).join(', ')}`;
+}
+
+/** The lower one: what else a machine does only adds. */
+export function lower(one, other) {
+  const total = (each) => (typeof each === 'number' ? each : each.all);
+  return other === undefined || total(one) <= total(other) ? one : other;
+}
