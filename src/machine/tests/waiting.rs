@@ -389,6 +389,52 @@ pub(super) fn an_entry_that_was_heard_of_since_an_unclaimed_grant_stays() {
     assert_eq!(owners.iter().map(Token::as_str).collect::<Vec<_>>(), [&*heard]);
 }
 
+/// 1. A and C have the two permits, or A the whole lock. B has two entries, and a caller of C comes behind them.
+/// 2. A releases. B's first entry gets its part for a short lease, and B's claim is executed when that is over.
+/// 3. The lock is free again. B is late and not silent, so its second entry keeps its turn.
+#[test]
+pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
+    for mode in [Mode::permits(1, 2), Mode::Exclusive] {
+        let mut crowd = Crowd::new(3);
+        // Callers of owners have an entry each.
+        let ask = |crowd: &mut Crowd, who: usize, ttl: Duration| {
+            let owner = format!("@{}", crowd.server.executed());
+            let label = if mode.is_shared() { Arc::default() } else { owner.as_str().into() };
+            let (name, wait) = ("a".to_owned(), Wait::Forever);
+            let hold = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
+            let acquire = Command::Acquire { name, ttl, wait, label, hold, mode };
+            let op = crowd.worlds[who].command(acquire);
+            crowd.settle();
+            op
+        };
+        let first = ask(&mut crowd, 0, ms(60_000));
+        let other = mode.is_shared().then(|| ask(&mut crowd, 2, ms(60_000)));
+        ask(&mut crowd, 1, ms(200));
+        ask(&mut crowd, 1, ms(10_000));
+        let line = crowd.server.snapshot(crowd.worlds[0].now, &World::keys()).line;
+        let second = line.last().unwrap().token.clone();
+        assert_eq!(line.len(), 2);
+        // What is heard of a manager within the ms of a grant is not later.
+        crowd.worlds.iter_mut().for_each(|world| world.pass(ms(2)));
+        let lease = crowd.worlds[0].lease(first).0;
+        crowd.worlds[0].release(lease);
+        crowd.worlds[0].settle();
+        while crowd.worlds[1].receive_one() {}
+        crowd.worlds.iter_mut().for_each(|world| world.pass(ms(201)));
+        let claim = crowd.worlds[1].wire.front();
+        assert!(matches!(claim, Some((_, Call::Claim { .. } | Call::ExtendShare { .. }))));
+        crowd.worlds[1].execute_one();
+        let turn = other.map(|other| crowd.worlds[2].lease(other).0);
+        match turn {
+            Some(lease) => crowd.worlds[2].release(lease),
+            None => crowd.worlds[2].acquire(10_000, Wait::Forever),
+        };
+        crowd.worlds[2].settle();
+        let owners = crowd.server.owners(crowd.worlds[2].now, &World::keys());
+        assert_eq!(owners.iter().map(Token::as_str).collect::<Vec<_>>(), [&*second], "{mode:?}");
+    }
+}
+
 #[test]
 fn the_queue_is_not_bypassed_when_the_key_is_gone() {
     for wait in [Wait::Never, Wait::Forever] {

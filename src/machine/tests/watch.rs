@@ -416,10 +416,7 @@ impl Watch {
             done.call,
             Call::ExtendShare { .. } | Call::FreeShare { .. } | Call::KeepShare { .. }
         );
-        // A claim that comes when the lease is over changes nothing.
-        let denied =
-            matches!(done.call, Call::Claim { .. }) && done.before.owner() != Some(done.token());
-        let claims = !alone && !shares && !denied;
+        let claims = !alone && !shares;
         if let Some(owner) = done.adopted() {
             self.silent_shares.remove(owner);
             self.silent.take_if(|_| done.before.owner() == Some(owner));

@@ -51,6 +51,22 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         waiting::an_entry_that_was_heard_of_since_an_unclaimed_grant_stays,
     ),
     (
+        "a manager whose claim is late counts as silent",
+        script(
+            "if redis.call('HGET', waiters_key, 'unclaimed') == token then",
+            "if value and redis.call('HGET', waiters_key, 'unclaimed') == token then",
+        ),
+        waiting::a_manager_whose_claim_is_late_keeps_its_other_turns,
+    ),
+    (
+        "a manager whose claim of a share is late counts as silent",
+        script(
+            "if ends_ms then\n    redis.call('ZREM'",
+            "if ends_ms and ends_ms > now_ms then\n    redis.call('ZREM'",
+        ),
+        waiting::a_manager_whose_claim_is_late_keeps_its_other_turns,
+    ),
+    (
         "what was adopted under a chosen value is given back",
         Change::Machine(Defect::ChosenGivenBack),
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,

@@ -5,6 +5,7 @@
          fence: the one that the owner knows, which the set may lack; it may be left out
   REPLY  fence: the share's, which lasts at least ttl_ms · 0 not the owner
          1 so too, of the whole lock, which its owner is about to downgrade, or of the lone share
+         A grant by message counts as claimed in any case, since an owner that comes late is not silent
   WRITES lock (its expiry only) shared
   AGAIN  the same; no lease is ever shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
@@ -20,6 +21,8 @@ if value == token or value == token .. MARK or value == LONE_SHARE .. token then
   --#include lengthen_lock.lua
   return 1
 elseif value ~= SHARED and value ~= SHARED .. MARK then
+  -- Its owner comes late, and is not silent. Whatever else stands at the key, there is no share.
+  redis.pcall('ZREM', shared_key, '?' .. token)
   return 0
 end
 local fence = lengthen_share(shared_key, token, ttl_ms, own)

@@ -22,6 +22,8 @@ end
 local is_shared = value == SHARED or value == SHARED .. MARK
 local ends_ms = is_shared and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 if not ends_ms then
+  -- Its owner comes late, and is not silent. Whatever else stands at the key, there is no share.
+  redis.pcall('ZREM', shared_key, '?' .. token)
   return 0
 end
 local now_ms = math.floor(server_time_us() / 1000)

@@ -2,7 +2,7 @@
   that name keys which do not exist
   KEYS   1 shared
   ARGV   1 token  2 ttl_ms
-  REPLY  fence: the share's, which lasts at least ttl_ms from now if the lock does, and counts as claimed · 0 it is over
+  REPLY  fence: the share's, which lasts at least ttl_ms from now if the lock does · 0 it is over. It counts as claimed
   WRITES shared
   AGAIN  the same; no lease is ever shortened
   FAILS  WRONGTYPE if shared holds something else; then nothing is changed
