@@ -52,7 +52,8 @@ impl Machine {
     }
 
     pub(super) fn finish_close(&mut self) {
-        let Some(op) = self.lifecycle.closing() else { return };
+        // Several requests may be lost with one connection, and the first of them may be the last that it waits for.
+        let Some(op) = self.lifecycle.end() else { return };
         for release in std::mem::take(&mut self.releases).into_values() {
             if let Some(op) = release.op {
                 let error = self.servers.of(&release.keys).connection.last_error.clone();

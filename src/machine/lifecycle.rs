@@ -10,6 +10,7 @@ pub(super) struct Lifecycle {
     opening: Option<Opening>,
     /// The operation that has closed the manager.
     closing: Option<OpId>,
+    ended: bool,
 }
 
 /// The first connection, while a caller waits for it.
@@ -78,6 +79,11 @@ impl Lifecycle {
             context.complete(op, Outcome::Closed);
         }
         context.timers.set(Timer::CloseDeadline, context.now + context.config.command_timeout);
+    }
+
+    /// The manager that was closed has ended: the operation that has closed it, once.
+    pub(super) fn end(&mut self) -> Option<OpId> {
+        self.closing.filter(|_| !std::mem::replace(&mut self.ended, true))
     }
 
     pub(super) const fn closing(&self) -> Option<OpId> {

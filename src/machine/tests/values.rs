@@ -70,6 +70,25 @@ pub(super) fn a_release_of_a_chosen_value_without_an_answer_is_not_repeated() {
     [b, c].iter_mut().for_each(assert_idle);
 }
 
+/// 1. A has left the lock `b`, whose request was lost, so it is released twice.
+/// 2. A closes: the second of these releases, and that of its value, which is not repeated, are lost with one connection.
+/// 3. The first of the two ends A. Nothing follows the end.
+#[test]
+fn a_manager_that_is_closed_ends_once_though_several_releases_are_lost() {
+    let [mut a, ..] = three();
+    take(&mut a, RENEWED);
+    let left = a.acquire_named("b", 10_000, Wait::Forever, RENEWED, Mode::Exclusive);
+    a.lose_requests();
+    a.cancel(left);
+    a.connect();
+    a.settle();
+    let close = a.command(Command::Close);
+    assert_eq!(a.wire.len(), 2);
+    a.lose_requests();
+    assert!(a.stopped);
+    assert_eq!(a.outcome(close), Some(&Outcome::Done));
+}
+
 /// As before, but the server has not executed the release: it is held until its lease ends, or the request arrives late.
 #[test]
 fn a_chosen_value_whose_release_was_lost_is_held_until_its_lease_ends() {
