@@ -157,6 +157,9 @@ impl Simulation {
         self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
         let shot = self.processes[who].world.machine.one_shots.get(&op);
         let Some(new) = shot.map(|shot| shot.call.token().clone()) else { return };
+        if label.is_token() {
+            self.processes[who].renamed.insert(token);
+        }
         if label.is_token() && !again {
             let client = self.processes[who].world.machine.context.config.client.clone();
             self.chosen.insert(new.clone(), client);

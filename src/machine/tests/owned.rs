@@ -111,14 +111,16 @@ impl Simulation {
     }
 
     /// Checks that a hold that was taken over ends as adopted, if a message has said so before its lease was over. After a
-    /// fault it may end with the history of the data.
+    /// fault it may end with the history of the data. A caller of its own manager that has named a token for it loses
+    /// nothing.
     pub(super) fn check_owners_loss(&self, who: usize, lease: LeaseId, reason: LossReason) {
         let process = &self.processes[who];
         let token = process.token_of(lease);
         let is_over = process.world.ended.get(&lease).is_none_or(|end| *end <= process.world.now);
         let told = process.is_ordered && process.world.told_adopted.contains(&lease) && !is_over;
         let told = told && is_owned(&token);
-        let right = !told || matches!(reason, LossReason::Adopted | LossReason::Stolen);
+        let renamed = reason == LossReason::Ended && process.renamed.contains(&token);
+        let right = !told || renamed || matches!(reason, LossReason::Adopted | LossReason::Stolen);
         self.demand(right, || format!("{who}: {token} was taken over, and ends as {reason:?}"));
     }
 

@@ -4,7 +4,7 @@ use super::theft_rules::Closing;
 use super::world::World;
 use crate::machine::{LeaseId, Machine, OpId, TokenId};
 use crate::protocol::{Mono, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) struct Process {
@@ -26,6 +26,8 @@ pub(super) struct Process {
     pub(super) closing: Option<Closing>,
     /// None of its requests may arrive after the reply to it.
     pub(super) tidy: bool,
+    /// The tokens from which its callers have adopted by tokens that they have named.
+    pub(super) renamed: BTreeSet<Token>,
     /// The tokens that its callers have chosen.
     pub(super) chosen: BTreeMap<TokenId, Token>,
     /// It has met no fault since it began, and does not poll as old code does.
@@ -113,6 +115,7 @@ impl Process {
             given_up: Vec::new(),
             closing: None,
             tidy: true,
+            renamed: BTreeSet::new(),
             chosen: BTreeMap::new(),
             losses_seen: 0,
             idle_since: BTreeMap::new(),
