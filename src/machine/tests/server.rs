@@ -561,8 +561,7 @@ impl Server {
         let (time, state) = (state.time(now), &mut *state);
         for Watched { keys, watch, .. } in &mut state.watched {
             let ask = |parts: &[&str]| ask(&state.store, time, parts);
-            // Plain commands may have taken the lock ahead of waiters.
-            watch.overtaking = ask(&["GET", keys.lock()]).pop();
+            watch.find(ask(&["GET", keys.lock()]).pop());
             watch.silent = ask(&["HGET", &keys.waiters(), "unclaimed"]).pop();
             let shares = ask(&["ZRANGE", &keys.shared(), "0", "-1", "WITHSCORES"]);
             let silent_share = |pair: &[String]| {

@@ -295,6 +295,13 @@ impl Watch {
         self.thefts.judge(done)
     }
 
+    /// The lock is found with a value: plain commands may have set it, also ahead of waiters.
+    pub(super) fn find(&mut self, value: Option<String>) {
+        let token = value.as_deref().map(bare);
+        self.by_plain.extend(token.map(|token| lone_share(token).unwrap_or(token).to_owned()));
+        self.overtaking = value;
+    }
+
     /// Records the first rule that a plain command breaks.
     pub(super) fn judge_plain(
         &mut self,
