@@ -399,8 +399,11 @@ impl Watch {
         let collects = matches!(done.call, Call::Release { .. })
             && done.before.lone().is_some()
             && !done.before.line.is_empty();
-        if collects || done.collected().is_some() {
-            // The set of the shares begins anew with the lone one, without the records of earlier grants.
+        // Plain commands may have taken the whole lock ahead of whoever would have purged the shares before it.
+        let of_whole_lock = done.is_downgrade()
+            || done.adopted().is_some_and(|owner| done.before.owner() == Some(owner));
+        if collects || done.collected().is_some() || of_whole_lock {
+            // The set of the shares begins anew, without the records of earlier grants.
             self.silent_shares.clear();
         }
         // Calls with only the lock's key cannot claim a grant by message.
