@@ -677,22 +677,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("  redis.call('ZREM', shared_key, '?' .. token)\n", ""),
     ),
     (
-        "a manager whose claim is late counts as silent",
-        Kind::Stepping,
-        script(
-            "if redis.call('HGET', waiters_key, 'unclaimed') == token then",
-            "if value and redis.call('HGET', waiters_key, 'unclaimed') == token then",
-        ),
-    ),
-    (
-        "a manager whose claim of a share is late counts as silent",
-        Kind::Stepping,
-        script(
-            "if ends_ms then\n    redis.call('ZREM'",
-            "if ends_ms and ends_ms > now_ms then\n    redis.call('ZREM'",
-        ),
-    ),
-    (
         "a share is taken at once beside the records of shares that have ended",
         Kind::Steady,
         script("live == 0 or members ~= 2 * live or", "live == 0 or"),
