@@ -370,11 +370,13 @@ impl Simulation {
         is_over || excused() || !self.locks.iter().any(has)
     }
 
-    /// Whether a slot has moved to a server that its manager first saw after the grant: a claim proves nothing there.
+    /// Whether a slot has moved to a server that its manager first saw after the grant: there it proves nothing that a claim
+    /// is answered with yes.
     fn may_be_of_other_data(&self, who: usize, lease: LeaseId) -> bool {
         let process = &self.processes[who];
         let held = process.held.iter().find(|held| held.lease == lease);
         self.kind == Kind::Cluster
+            && process.world.unproven.contains(&lease)
             && held.is_some_and(|held| {
                 let data = process.world.machine.servers.data_of(&self.locks[held.lock].keys);
                 data.is_outdated(held.fence)

@@ -123,6 +123,8 @@ pub(super) struct World {
     pub(super) told_adopted: BTreeSet<LeaseId>,
     /// The tokens under which its owners have tried to take over what they have.
     pub(super) taking_over: BTreeSet<Token>,
+    /// The leases that were lost by an answer that the server has them.
+    pub(super) unproven: BTreeSet<LeaseId>,
     /// When the leases that are over would have ended.
     pub(super) ended: BTreeMap<LeaseId, Mono>,
 }
@@ -267,6 +269,7 @@ impl World {
             heard_adopted: BTreeSet::new(),
             told_adopted: BTreeSet::new(),
             taking_over: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             ended: BTreeMap::new(),
         }
     }
@@ -405,9 +408,17 @@ impl World {
         let (front, sent_on) = (self.front(), self.sent_on(request, &reply));
         let elsewhere = if let Err(Failure::Moving(to)) = reply { Some(to) } else { None };
         let epoch = defects::hide_epoch(&mut self.machine, front, &reply);
+        let affirms = matches!(reply, Ok(Reply::Owner(true) | Reply::Granted { .. }));
         self.machine.handle_reply(self.now, front, request, reply, &mut out);
         if let Some(epoch) = epoch {
             self.machine.servers.at(front).data.epoch = epoch;
+        }
+        if affirms {
+            let ended = out.iter().filter_map(|effect| match effect {
+                Effect::Lose { lease, .. } => Some(*lease),
+                _ => None,
+            });
+            self.unproven.extend(ended);
         }
         // The answer may let a release go, and what asks behind a release is no repeat.
         let releases = |effect: &Effect| {
