@@ -82,11 +82,10 @@ export class AcquireOperation implements Operation {
   ) {}
 
   addTo(batch: OperationBatch, entry: number): void {
-    const { ttl, wait, share, maxHold, renew, leaveToExpire, linger, permits } = this.request;
-    const stall = stallLimit(this.request);
-    const left = +leaveToExpire;
+    const { ttl, wait, share, permits, maxHold, stallTimeout, linger } = this.request;
+    const flags = holdFlags(this.request);
     // One by one: this is the most frequent operation.
-    batch.add(entry, ACQUIRE, ttl, wait, share, maxHold, stall, +renew, left, linger, permits);
+    batch.add(entry, ACQUIRE, ttl, wait, share, permits, flags, maxHold, stallTimeout, linger);
     batch.addString(this.name);
     batch.addLabel(this.request.label);
   }
@@ -98,7 +97,7 @@ class OtherOperation implements Operation {
   readonly #numbers: readonly number[];
   readonly #strings: readonly string[];
 
-  /** `numbers`: nine at most; missing ones are 0. */
+  /** `numbers`: eight at most; missing ones are 0. */
   constructor(kind: number, numbers: readonly number[], strings = NO_STRINGS) {
     this.#kind = kind;
     this.#numbers = numbers;
@@ -114,14 +113,14 @@ class OtherOperation implements Operation {
 /** @internal */
 export function acquireAllOperation(names: readonly string[], request: AcquireNumbers): Operation {
   const { ttl, label } = request;
-  const numbers = [ttl, names.length, 0, ...holdNumbers(request)];
+  const numbers = [ttl, names.length, 0, 0, ...holdNumbers(request)];
   return new OtherOperation(OpKind.AcquireAll, numbers, [label, ...names]);
 }
 
 /** Without a label the lock keeps the one in its `token`. @internal */
 export function adoptOperation(name: string, token: string, request: AcquireNumbers): Operation {
   const { ttl, share, label, labelKind = LabelKind.Text } = request;
-  const numbers = [ttl, labelKind, share, ...holdNumbers(request)];
+  const numbers = [ttl, labelKind, share, 0, ...holdNumbers(request)];
   return new OtherOperation(OpKind.Adopt, numbers, [name, token, label]);
 }
 
@@ -191,14 +190,13 @@ export function addRelease(
   batch.add(entry, RELEASE, lease, Number(exported));
 }
 
+/** What `HoldTerms::read` takes: its flags, and the times in its order. */
 function holdNumbers(hold: HoldNumbers): number[] {
-  const { maxHold, renew, leaveToExpire, linger } = hold;
-  return [maxHold, stallLimit(hold), Number(renew), Number(leaveToExpire), linger];
+  return [holdFlags(hold), hold.maxHold, hold.stallTimeout, hold.linger];
 }
 
-/** A stall limit that never ends is longer than any process lives. */
-function stallLimit({ stallTimeout }: HoldNumbers): number {
-  return Math.min(stallTimeout, Number.MAX_SAFE_INTEGER);
+function holdFlags({ renew, leaveToExpire }: HoldNumbers): number {
+  return (renew ? 1 : 0) + (leaveToExpire ? 2 : 0);
 }
 
 /** Operations on their way to the core. @internal */
@@ -221,19 +219,7 @@ export class OperationBatch {
   }
 
   /** Adds an operation. Its strings follow. */
-  add(
-    entry: number,
-    kind: number,
-    a = 0,
-    b = 0,
-    c = 0,
-    d = 0,
-    e = 0,
-    f = 0,
-    g = 0,
-    h = 0,
-    i = 0,
-  ): void {
+  add(entry: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.numbers;
     this.#count += 1;
@@ -247,7 +233,6 @@ export class OperationBatch {
     all[at + 7] = f;
     all[at + 8] = g;
     all[at + 9] = h;
-    all[at + 10] = i;
   }
 
   addString(string: string): void {

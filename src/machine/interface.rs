@@ -63,6 +63,27 @@ pub struct HoldTerms {
     pub linger: Duration,
 }
 
+impl HoldTerms {
+    /// How many lengths of time they have.
+    pub const TIMES: usize = 3;
+
+    /// Reads them as JavaScript writes them (`js/native/records.ts`): each flag is a bit, and no length of time is one
+    /// without end.
+    #[must_use]
+    pub fn read(flags: u64, times: [Option<Duration>; Self::TIMES]) -> Self {
+        const ENDLESS: Duration = Duration::from_millis((1 << 53) - 1);
+        let [max_hold, stall_timeout, linger] = times;
+        Self {
+            renew: flags & 1 != 0,
+            leave_to_expire: flags & 2 != 0,
+            max_hold,
+            // No process lives longer.
+            stall_timeout: stall_timeout.unwrap_or(ENDLESS),
+            linger: linger.unwrap_or(ENDLESS),
+        }
+    }
+}
+
 /// Why a lease ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LossReason {

@@ -2,11 +2,11 @@
 //!
 //! An operation is [`OPERATION_LENGTH`] numbers on the way in, by their index, with times in ms:
 //!
-//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5 to 9: `hold` | 10: `permits` |
+//! | 0: kind | 1 | 2: `a` | 3: `b` | 4: `share` | 5: `permits` | 6 …: `hold` |
 //! |---|---|---|---|---|---|---|
-//! | `Acquire` | entry | ttl | wait | share | hold | permits |
-//! | `AcquireAll` | entry | ttl | number of names | | hold | |
-//! | `Adopt` | entry | ttl | `LabelKind` | share | hold | |
+//! | `Acquire` | entry | ttl | wait | share | permits | hold |
+//! | `AcquireAll` | entry | ttl | number of names | | | hold |
+//! | `Adopt` | entry | ttl | `LabelKind` | share | | hold |
 //! | `Cancel`, `Close` | entry | | | | | |
 //! | `Downgrade`, `StopRenewing` | entry | lease | | | | |
 //! | `Extend`, `ExpireIn` | entry | lease | ttl | | | |
@@ -14,9 +14,7 @@
 //! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | | |
 //! | `Release` | entry | lease | 1 if the token was read | | | |
 //!
-//! A hold is `maxHold`, `stallTimeout`, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire,
-//! `linger`.
-//! An entry is JavaScript's number for an operation under way. The strings of all operations come in one text, each with its
+//! A hold is what [`HoldTerms::read`] takes: its flags as one number, and its times. An entry is JavaScript's number for an operation under way. The strings of all operations come in one text, each with its
 //! length in UTF-16 units before it: `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
 //! outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
 //! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
@@ -36,7 +34,8 @@ use std::time::Duration;
 
 /// The length of an operation.
 #[napi]
-pub const OPERATION_LENGTH: u32 = 11;
+pub const OPERATION_LENGTH: u32 = 10;
+const _: () = assert!(OPERATION_LENGTH as usize == 7 + HoldTerms::TIMES);
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
@@ -312,7 +311,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
     const STOP_RENEWING: u64 = OpKind::StopRenewing as u64;
     const EXPIRE_IN: u64 = OpKind::ExpireIn as u64;
     const RELEASE: u64 = OpKind::Release as u64;
-    let &[a, b, share, ref hold @ .., permits] = numbers else { return None };
+    let &[a, b, share, permits, ref hold @ ..] = numbers else { return None };
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
@@ -362,14 +361,9 @@ fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Quest
 }
 
 fn read_hold(numbers: &[f64]) -> Option<HoldTerms> {
-    let &[max_hold, stall_timeout, renew, leave_to_expire, linger] = numbers else { return None };
-    Some(HoldTerms {
-        renew: renew > 0.0,
-        leave_to_expire: leave_to_expire > 0.0,
-        max_hold: finite(max_hold),
-        stall_timeout: millis(stall_timeout),
-        linger: millis(linger),
-    })
+    let (&flags, times) = numbers.split_first()?;
+    let times: [f64; HoldTerms::TIMES] = times.try_into().ok()?;
+    Some(HoldTerms::read(whole(flags), times.map(finite)))
 }
 
 fn read_wait(ms: f64) -> Wait {

@@ -99,15 +99,6 @@ test('of a batch that could not be sent each operation has failed, and no cancel
   assert.equal(batch.count, 0);
 });
 
-test('a stall limit that never ends is a number for the core', () => {
-  const batch = new OperationBatch();
-  const endless = { ...REQUEST, stallTimeout: Number.POSITIVE_INFINITY };
-  new AcquireOperation('x', endless).addTo(batch, 0);
-  const { numbers } = sent(batch);
-  assert.ok(numbers.includes(Number.MAX_SAFE_INTEGER));
-  assert.ok(!numbers.includes(Number.POSITIVE_INFINITY));
-});
-
 test('a grant whose text could not be had is still one, to be given back', () => {
   for (const name of ['AcquiredAs', 'AcquiredAll']) {
     const outcome = records.withoutText(codeOf(name), 512, 9);
