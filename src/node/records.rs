@@ -14,8 +14,9 @@
 //! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | | |
 //! | `Release` | entry | lease | 1 if the token was read | | | |
 //!
-//! A hold is what [`HoldTerms::read`] takes: its flags as one number, and its times. An entry is JavaScript's number for an operation under way. The strings of all operations come in one text, each with its
-//! length in UTF-16 units before it: `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
+//! A hold is what [`HoldTerms::read`] takes: its flags as one number, and its times. An entry is JavaScript's number for an
+//! operation under way. The strings of all operations come in one text, each with its length in UTF-16 units before it:
+//! `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
 //! outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
 //! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
 //! and in `js/native/records.ts`, and a test compares the two.
@@ -34,8 +35,8 @@ use std::time::Duration;
 
 /// The length of an operation.
 #[napi]
-pub const OPERATION_LENGTH: u32 = 10;
-const _: () = assert!(OPERATION_LENGTH as usize == 7 + HoldTerms::TIMES);
+#[expect(clippy::cast_possible_truncation, reason = "a hold has few times")]
+pub const OPERATION_LENGTH: u32 = 7 + HoldTerms::TIMES as u32;
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
@@ -60,7 +61,7 @@ pub const TTL_UNCHANGED: f64 = -1.0;
 #[napi]
 pub const REPLICAS_MAJORITY: u32 = 0;
 
-/// What the label of an `Adopt` is.
+/// The meaning of the label of an `Adopt`.
 #[napi]
 #[derive(Clone, Copy, Debug)]
 pub enum LabelKind {
