@@ -1,5 +1,5 @@
 /**
- * What the tests look into, past the package's exports. It is not published.
+ * The entry for the tests, past the package's exports. It is not published.
  *
  * @packageDocumentation
  */

@@ -21,7 +21,7 @@ const ENTRIES = [
   'operators/page/index',
 ];
 const CLI = 'operators/cli/main';
-/** What the tests look into. It is not published. */
+/** The entry for the tests, which is not published. */
 const INTERNALS = 'internals';
 
 /**
@@ -31,7 +31,7 @@ const INTERNALS = 'internals';
 const CORE =
   /[\\/]js[\\/](?:(?:acquire|connect|lead|lock|manager|native|once|request)[\\/]|base[\\/](?:names|tokens)\.ts$)/;
 
-/** What lies beside `dist`, and all packages. */
+/** The files beside `dist`, and all packages. */
 const OUTSIDE = [/native\/binding\.js$/, /package\.json$/, /^@?[a-z]/];
 
 /**

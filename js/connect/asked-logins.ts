@@ -55,7 +55,7 @@ export class AskedLogins {
     void this.#logins.get(number)?.answer();
   };
 
-  /** Nobody asks any more. */
+  /** Ends the asking: no connection needs a login any more. */
   end(): void {
     for (const login of this.#logins.values()) login.end();
   }

@@ -74,7 +74,7 @@ export type CredentialsSource =
     };
 
 /**
- * What a `credentialsProvider` of node-redis gives.
+ * The credentials that a `credentialsProvider` of node-redis gives.
  *
  * @example
  * ```ts

@@ -28,7 +28,7 @@ const SENTINELS =
 const CA = 'use the option tls.ca';
 const KEY = 'use the option tls.key';
 
-/** What to use in place of known parameters, by their names in lower case and without `_` and `-`. */
+/** The replacements for known parameters, by their names in lower case and without `_` and `-`. */
 const INSTEAD: ReadonlyMap<string, string> = new Map(
   Object.entries({
     addr: CLUSTER,

@@ -33,7 +33,7 @@ export function urlTarget(given: unknown): Endpoints {
     case 'memory:':
       return memoryTarget(url);
     default:
-      // What stands before the first colon of a text with a login may be the name of its user.
+      // The text before the first colon may be the name of a user, if there is a login.
       throw invalid(
         `the target must begin with ${SCHEMES}${text.includes('@') ? '' : `, not ${url.protocol}`}`,
       );

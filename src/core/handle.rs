@@ -78,13 +78,13 @@ impl Handle {
         self.0.turn(State::read_all).reported
     }
 
-    /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
+    /// The time on the clock of the server of the lock `name`, give or take a round trip; none if it is unknown.
     #[must_use]
     pub fn server_time(&self, name: impl AsRef<str>) -> Option<ServerTime> {
         lock(&self.0.state).as_ref()?.server_time(self.now(), name.as_ref())
     }
 
-    /// What the clock of the manager shows.
+    /// The time on the clock of the manager.
     #[must_use]
     pub fn now(&self) -> Mono {
         self.0.clock.now()

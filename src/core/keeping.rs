@@ -1,4 +1,4 @@
-//! What the keeper does for a manager.
+//! The keeper's work for a manager.
 
 use super::turns::{Core, Kept};
 use std::pin::pin;

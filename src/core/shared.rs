@@ -38,7 +38,7 @@ impl Shared {
         lock(&self.stats).unanswered
     }
 
-    /// What each server allows that is connected, or that refuses the login since, by node number.
+    /// The abilities of each server that is connected, or that refuses the login since, by node number.
     #[must_use]
     pub fn servers(&self) -> Vec<Abilities> {
         let servers = lock(&self.servers);

@@ -13,7 +13,7 @@ pub enum Reader {
     Keeper,
 }
 
-/// What reads a socket once it is readable: the core.
+/// The reader of a socket that is readable: the core.
 pub(super) trait ReadSocket: Send + Sync {
     /// Reads what is there. `waits`: whether the reader waits for the socket from here on. If not, the keeper looks after it.
     fn read(&self, node: NodeId, socket: &Arc<Socket>, waits: bool) -> Readable;

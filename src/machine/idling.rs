@@ -2,7 +2,7 @@
 //! caller, for the `linger` of the last one at most.
 //!
 //! The next caller gets it by handoff: without the server, with its own fence, within the limits of
-//! [`super::handoff`]. What it cannot get that way is released ahead of its request, on the same connection. No caller
+//! [`super::handoff`]. A lock that it cannot get that way is released ahead of its request, on the same connection. No caller
 //! holds an idle lock, so its loss is nobody's.
 //!
 //! Old code and `tryAcquire` elsewhere leave no trace at the server. So a lock is idle for no longer than `linger` from the

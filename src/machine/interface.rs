@@ -309,7 +309,7 @@ pub enum Event {
         probe: ServerProbe,
         /// Why locks may be less safe there than they could be.
         risks: Vec<Risk>,
-        /// What it denies.
+        /// The rights that it denies.
         denied: Denied,
     },
     /// An attempt to connect failed.
@@ -471,10 +471,10 @@ pub trait Protocol: Send {
     /// Whether every operation, request and lease has ended.
     fn is_idle(&self) -> bool;
 
-    /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
+    /// The time on the clock of the server of the lock `name`, give or take a round trip; none if it is unknown.
     fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime>;
 
-    /// What is on its way to a server: a query that is started now must see it.
+    /// The changes that are on their way to a server: a query that is started now must see it.
     fn under_way(&self) -> Vec<UnderWay>;
 
     /// Whether something of [`Self::under_way`] still is. It ends with the reply that grants, enqueues or refuses, or

@@ -120,7 +120,7 @@ impl Machine {
         let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
         let (epoch, fence) = (ServerTime::default(), held.fence);
         // From now on requests for the lease are for a share; they also extend the whole lock while the downgrade is not
-        // executed. What is a share already keeps its terms, which its token tells.
+        // executed. A share keeps its terms, which its token tells.
         let mode = if held.mode.is_shared() { held.mode } else { Mode::SHARED };
         self.leases.change(&mut self.context, lease.token_id(), |held| held.mode = mode);
         let call = Call::Downgrade { keys, token, epoch, fence };

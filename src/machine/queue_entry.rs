@@ -43,7 +43,7 @@ const QUEUE_SEEN_MAX: u8 = 3;
 pub(super) struct Entry {
     pub(super) keys: LockKeys,
     pub(super) beneficiary: Beneficiary,
-    /// What its caller wants if the lock is held: [`Self::next_intent`] says what the next call does.
+    /// The wish of its caller if the lock is held: [`Self::next_intent`] says what the next call does.
     pub(super) intent: Intent,
     pub(super) mode: Mode,
     pub(super) pending: Pending,
@@ -279,7 +279,7 @@ impl Entry {
         }
     }
 
-    /// What the next call does: an entry that waits enqueues at its position, or keeps its place.
+    /// The intent of the next call: an entry that waits enqueues at its position, or keeps its place.
     fn next_intent(&self, context: &Context, servers: &Servers) -> Intent {
         if !matches!(self.intent, Intent::Join(_)) {
             return self.intent.clone();

@@ -185,7 +185,7 @@ impl ServerData {
         Some(ServerTime::from_micros(us))
     }
 
-    /// What the server's clock shows now, give or take a round trip; none if it is unknown.
+    /// The time on the server's clock now, give or take a round trip; none if it is unknown.
     pub(super) fn shown_time(&self, now: Mono) -> Option<ServerTime> {
         let (at, read) = self.closest.or(self.greeting)?;
         let since_us = now.as_micros().saturating_sub(at.as_micros());

@@ -70,7 +70,7 @@ impl AcquireRequest {
         (id, Entry::new(keys, token, ttl, label, mode, beneficiary, intent))
     }
 
-    /// What its first call does if the lock is held. To steal it, the owners must be known: a poll shows them.
+    /// The intent of its first call, if the lock is held. To steal it, the owners must be known: a poll shows them.
     const fn intent(&self) -> Intent {
         match self.wait {
             Wait::Steal => Intent::Poll,

@@ -6,7 +6,7 @@
 use super::timers::Owner;
 use std::collections::VecDeque;
 
-/// Whose turn comes first.
+/// The order in which requests get room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Rank {
     /// The server may have something of it: a lock to free, or a place in the queue to keep.

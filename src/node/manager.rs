@@ -109,14 +109,14 @@ impl NativeManager {
         remaining.as_secs_f64() * 1000.0
     }
 
-    /// What the clock of the server of the lock `name` shows, in ms since 1970; none if it is unknown.
+    /// The time on the clock of the server of the lock `name`, in ms since 1970; none if it is unknown.
     #[napi(catch_unwind)]
     pub fn server_time(&self, name: String) -> Option<f64> {
         let time = self.handle.server_time(name)?;
         Some(number(time.as_micros()) / 1000.0)
     }
 
-    /// What the manager's clock shows, in µs: that of its store, if that is in this process.
+    /// The time on the manager's clock, in µs: that of its store, if that is in this process.
     #[napi(catch_unwind)]
     pub fn clock(&self) -> f64 {
         faults::at("clock");
@@ -168,7 +168,7 @@ pub struct ManagerStats {
     pub servers: Vec<ServerAbilities>,
 }
 
-/// What a connected server allows, see `Abilities` of the servers.
+/// The abilities of a connected server, see `Abilities` of the servers.
 #[napi(object)]
 pub struct ServerAbilities {
     /// Its name for people.

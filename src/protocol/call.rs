@@ -53,7 +53,7 @@ pub enum Call {
         block: u8,
         /// The channel for a grant; empty for a caller that only polls.
         inbox: Arc<str>,
-        /// What to do if the lock is held.
+        /// The step to take if the lock is held.
         intent: Intent,
         /// The whole lock, or a share of it.
         mode: Mode,
@@ -269,7 +269,7 @@ pub enum Call {
     },
 }
 
-/// What an acquire does besides confirming what the token has already.
+/// The intent of an acquire, besides confirming what the token has already.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Intent {
     /// Enqueue: at an earlier position, or at the end.

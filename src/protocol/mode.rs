@@ -1,4 +1,4 @@
-//! What a hold has of its lock.
+//! The part of its lock that a hold has.
 
 use std::num::NonZeroU64;
 

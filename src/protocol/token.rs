@@ -98,7 +98,7 @@ impl Token {
         parts.number.filter(|_| !self.0.contains(' '))
     }
 
-    /// What its owner asked for, if it is a share: how many permits of how many.
+    /// The terms of its owner, if it is a share: how many permits of how many.
     #[must_use]
     pub fn share(&self) -> Mode {
         let share = |parts: Parts<'_>| parts.number.and_then(|_| Mode::read_terms(parts.terms));
@@ -132,7 +132,7 @@ impl Token {
     }
 }
 
-/// What stands in a token of holdfast, see [`Token`]. [`Tokens`] writes it.
+/// The parts of a token of holdfast, see [`Token`]. [`Tokens`] writes it.
 struct Parts<'a> {
     client: &'a str,
     /// None if there stands something else.

@@ -1,9 +1,9 @@
-//! What a server tells about itself on a new connection.
+//! A server's introduction on a new connection.
 
 use super::clock::ServerTime;
 use std::time::Duration;
 
-/// What a server denies a manager, and why.
+/// The rights that a server denies a manager, and why.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Denied {
     /// Publishing and subscribing.

@@ -1,4 +1,4 @@
-//! What a connected server can do for its locks.
+//! The abilities of a connected server.
 
 /// The version of the protocol on a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -9,7 +9,7 @@ pub enum Resp {
     Three,
 }
 
-/// What a connected server allows. Its locks work without any of it, some of them more slowly.
+/// The abilities of a connected server. Its locks work without any of them, some more slowly.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Abilities {
     /// The server's name for people.

@@ -17,7 +17,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// What it shows.
+    /// The time that it shows.
     pub(crate) fn now(&self) -> Mono {
         self.standing().unwrap_or_else(Mono::now)
     }

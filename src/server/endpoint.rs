@@ -13,7 +13,7 @@ pub struct Endpoint {
     pub address: Address,
     /// The TLS options; none for plain text.
     pub tls: Option<Arc<Tls>>,
-    /// What its connections log in with.
+    /// The logins of its connections.
     pub login_source: LoginSource,
     /// The database number.
     pub db: u32,
@@ -76,7 +76,7 @@ pub struct Sentinel {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What connections to it log in with.
+    /// The logins of connections to it.
     pub login_source: LoginSource,
 }
 

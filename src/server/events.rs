@@ -1,4 +1,4 @@
-//! What the core and a connection tell each other.
+//! The events between the core and a connection.
 
 use super::{Abilities, Login};
 use crate::protocol::{
@@ -60,9 +60,9 @@ pub(crate) struct Welcome {
     pub(crate) probe: ServerProbe,
     /// The reasons why locks may be less safe there than they could be.
     pub(crate) risks: Vec<Risk>,
-    /// What it denies.
+    /// The rights that it denies.
     pub(crate) denied: Denied,
-    /// What it allows; none for a store in this process, which has all of it.
+    /// The abilities that it has; none for a store in this process, which has all of them.
     pub(crate) abilities: Option<Abilities>,
 }
 

@@ -1,4 +1,4 @@
-//! What connections log in with: a fixed login, or one that is asked for whenever a connection needs it.
+//! The logins of connections: a fixed one, or one that is asked for whenever a connection needs it.
 //!
 //! The function that answers may be slow, hang or fail, and an event loop may be blocked. So a connection uses the last answer if
 //! the new one is late, and the new one once the server refuses the last.
@@ -21,7 +21,7 @@ const RENEW_AFTER_MIN: Duration = Duration::from_millis(100);
 /// processes of a service do not ask all at once.
 const RENEW_PERCENT: std::ops::Range<u32> = 60..80;
 
-/// What a connection logs in with.
+/// The login of a connection.
 #[derive(Clone, Default)]
 pub struct Login {
     /// The ACL user; none for the default user.

@@ -1,4 +1,4 @@
-/** What the objects of a process hold together under one identifier. */
+/** The hold that the objects of a process have together under one identifier. */
 
 import { LockLostError } from '../../base/errors.js';
 import { HeldLock } from '../../lock/held-lock.js';
@@ -43,7 +43,7 @@ export class SharedHold {
     this.#watch(lock);
   }
 
-  /** What this process holds under a value of a key. */
+  /** The hold of this process under a value of a key. */
   static of(connection: Connection, key: string, value: string): SharedHold | undefined {
     return known.get(connection)?.get(nameOf(key, value));
   }

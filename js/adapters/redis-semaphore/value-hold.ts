@@ -24,7 +24,7 @@ const SERVER_MS = 100;
 /** The same for the one server of a mutex. */
 const ONE_SERVER_MS = 2_000;
 
-/** What a value has to do with a key. @internal */
+/** The relation of a value to a key. @internal */
 export interface Place {
   readonly clients: readonly Client[];
   readonly key: string;

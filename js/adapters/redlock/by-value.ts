@@ -162,7 +162,7 @@ export function everywhere(
   });
 }
 
-/** What `vote` answers, or after `limit` ms an error. */
+/** The answer of `vote`, or after `limit` ms an error. */
 async function within(limit: number, vote: Promise<Error | undefined>): Promise<Error | undefined> {
   if (limit === Number.POSITIVE_INFINITY) return vote;
   let timer: NodeJS.Timeout | undefined;

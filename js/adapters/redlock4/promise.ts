@@ -5,7 +5,7 @@ export type Callback<T> = (error: unknown, result?: T) => void;
 
 type ErrorClass = abstract new (...args: never[]) => unknown;
 
-/** What errors a `catch` is for: those of a class, those that a function accepts, or those with these properties. */
+/** The errors that a `catch` is for: those of a class, those that a function accepts, or those with these properties. */
 type Filter = ErrorClass | ((error: never) => unknown) | object;
 
 /**
@@ -99,7 +99,7 @@ export class Answer<T> extends Promise<T> {
     return this.then(() => value);
   }
 
-  // What `Promise.using` of Bluebird, whichever copy a service has, asks of a promise with a disposer.
+  // The method that `Promise.using` of Bluebird, whichever copy a service has, calls on a promise with a disposer.
 
   /** @internal */
   _setDisposable(disposer: object): void {

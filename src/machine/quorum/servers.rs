@@ -132,7 +132,7 @@ impl Servers {
         (proposal <= FENCE_MAX).then_some(proposal)
     }
 
-    /// What a server's clock shows now, in µs; none before the first connection.
+    /// The time on a server's clock now, in µs; none before the first connection.
     fn clock_us(&self, context: &Context, node: usize) -> Option<u64> {
         let (time, at) = self.list[node].clock?;
         let since_us = u64::try_from(context.now.since(at).as_micros()).unwrap_or(u64::MAX);

@@ -5,7 +5,7 @@
 //! alike, so no owner learns of them. An owner that ends calls [`Servers::forget`]: its request is not sent again,
 //! since its withdrawal went ahead.
 //!
-//! What is in flight on a connection is bounded (`window.rs`). An owner whose request can wait looks for room first, and
+//! The requests in flight on a connection are bounded (`window.rs`). An owner whose request can wait looks for room first, and
 //! waits if there is none. A request that a lease depends on, or that follows an answer, whose room it takes, is sent at
 //! once.
 

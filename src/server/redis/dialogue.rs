@@ -18,7 +18,7 @@ use tokio_rustls::rustls::ClientConnection;
 /// A connection that is logged in. Dropping it closes it.
 pub(super) struct Dialogue {
     stream: Stream,
-    /// What it is logged in with.
+    /// The login that it has.
     login: Arc<Login>,
     frames: Frames,
     resp: Resp,
@@ -83,7 +83,7 @@ impl Dialogue {
         }
     }
 
-    /// What it is logged in with.
+    /// The login that it has.
     pub(super) fn login(&self) -> Arc<Login> {
         Arc::clone(&self.login)
     }
@@ -199,7 +199,7 @@ impl Dialogue {
         self.write(&subscription.get_packed_command()).await
     }
 
-    /// The next push, or answer to [`Self::send`]. What was read is not lost if this is dropped.
+    /// The next push, or answer to [`Self::send`]. Bytes that were read are not lost if this is dropped.
     pub(super) async fn read(&mut self) -> Result<Value, Failure> {
         match self.pushes.pop_front() {
             Some(push) => Ok(push),
@@ -238,7 +238,7 @@ impl Dialogue {
         }
     }
 
-    /// What it consists of, for another reader: the socket and its TLS, the unread bytes, and the pushes.
+    /// Its parts, for another reader: the socket and its TLS, the unread bytes, and the pushes.
     pub(super) fn into_parts(
         self,
     ) -> (Parts, Option<Box<ClientConnection>>, Frames, VecDeque<Value>) {

@@ -67,7 +67,7 @@ pub(super) fn add_hash_with_key(pipeline: &mut Pipeline, key: &str) {
     pipeline.cmd("EVALSHA").arg(&*PROBE_HASH).arg(1).arg(key);
 }
 
-/// What a server refuses to scripts, and its words about it.
+/// The commands that a server refuses to scripts, and its words about it.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Refused {
     pub(super) clock: Option<String>,

@@ -102,7 +102,7 @@ impl PageConnection {
         Ok(Self { dialogue, patience, foreign: false, allowed: false, refusal: None, cluster })
     }
 
-    /// What the server says about the slots of its Cluster; nothing if it refuses.
+    /// The server's answer about the slots of its Cluster; nothing if it refuses.
     async fn nodes(&mut self) -> Result<Option<String>, Failure> {
         match self.run(redis::cmd("CLUSTER").arg("NODES")).await {
             Ok(text) => Ok(redis::from_redis_value(text).ok()),

@@ -47,7 +47,7 @@ pub(super) struct Subscriber {
     patience: Duration,
 }
 
-/// What is subscribed and asked.
+/// The channels that are subscribed or asked for.
 #[derive(Default)]
 pub(super) struct State {
     subscribed: BTreeSet<Arc<str>>,
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// What is delivered for each frame, with the channel `a` subscribed and `asked` not answered yet.
+    /// The deliveries of each frame, with the channel `a` subscribed and `asked` not answered yet.
     fn heard(kind: Channels, asked: Option<Subscription>, frames: &[&str]) -> Vec<String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&heard);

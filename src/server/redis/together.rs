@@ -61,7 +61,7 @@ impl Apart {
         }
     }
 
-    /// What `items` are sent as, in order. None if each is sent alone, as most are.
+    /// The calls that `items` are sent as, in order. None if each is sent alone, as most are.
     pub(super) fn arrange<'a>(&mut self, items: &'a [Item]) -> Option<Vec<Sending<'a>>> {
         items.iter().filter(|item| share(item).is_some()).nth(1)?;
         let mut all: Vec<Sending<'_>> = Vec::with_capacity(items.len());

@@ -1,4 +1,4 @@
-//! What a server tells of itself in INFO.
+//! The server's answer to INFO.
 
 use super::super::dialect::Delete;
 use redis::Value;

@@ -1,4 +1,4 @@
-//! What a server says about itself: its identity, its clock, and how safe locks are there.
+//! A server's introduction: its identity, its clock, and how safe locks are there.
 
 use super::info::{info_field, too_old};
 use super::{brief, error_reply, lasting};

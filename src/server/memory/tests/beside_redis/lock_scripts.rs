@@ -275,7 +275,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What plain commands take or delete for a token: the whole lock, or a share as its only owner.
+    /// The holds that plain commands take or delete for a token: the whole lock, or a share as its only owner.
     fn lone_or_whole(&mut self, token: Token) -> Token {
         if self.rng.bool() { token.lone_share() } else { token }
     }
@@ -549,7 +549,7 @@ fn random_calls_do_the_same_as_in_a_server() {
     assert!(compared as u64 > seeds, "too little was compared: {compared} scripts");
 }
 
-/// What other servers give to scripts: scores as numbers, which Lua 5.4 tells apart, or nil where Redis has false.
+/// The values that other servers give to scripts: scores as numbers, which Lua 5.4 tells apart, or nil where Redis has false.
 const DIALECTS: [(&str, &str); 3] = [
     ("integers for scores", "return tonumber(score)"),
     ("floats for scores", "return score + 0.0"),
