@@ -7,7 +7,6 @@ import { type DoneMark, isForeign, readMark, writeMark } from '../base/tokens.js
 import { HeldLock } from '../lock/held-lock.js';
 import type { AcquireRequest } from '../lock/request.js';
 import { TTL_MS_MIN } from '../lock/times.js';
-import { SHARE_EXCLUSIVE } from '../native/records.js';
 import type { OnceRequest } from './options.js';
 import { ALL_PLANNED, type Slot } from './planned-times.js';
 
@@ -187,6 +186,7 @@ export class Mark {
     const { once, slot } = this.#run;
     const { ttl, label, stallTimeout, origin, signal } = once.request;
     return {
+      ...this.#taker.defaultRequest,
       ttl: Math.max(TTL_MS_MIN, Math.min(slot.keep, ttl)),
       label,
       stallTimeout,
@@ -195,9 +195,6 @@ export class Mark {
       renew: false,
       maxHold: Number.POSITIVE_INFINITY,
       wait: 0,
-      share: SHARE_EXCLUSIVE,
-      permits: 1,
-      reentrant: false,
       leaveToExpire: true,
       linger: 0,
       awaitRelease: true,
