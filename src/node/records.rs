@@ -16,9 +16,8 @@
 //!
 //! A hold is what [`HoldTerms::read`] takes: its flags as one number, and its times. An entry is JavaScript's number for an
 //! operation under way. The strings of all operations come in one text, each with its length in UTF-16 units before it:
-//! `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An
-//! outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
-//! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
+//! `4:item0:`. The label of an acquire is `=` if it is that of the acquire before. An outcome, a loss or a notice is
+//! [`RECORD_LENGTH`] numbers on the way out. JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
 //! and in `js/native/records.ts`, and a test compares the two.
 
 #![expect(unreachable_pub, reason = "napi exports nothing that is not `pub`")]

@@ -190,8 +190,8 @@ struct Verifier {
 enum Trust {
     /// All of them.
     Anyone,
-    /// Accepts what the trusted certificates have signed, and a given certificate itself, as the clients of OpenSSL do: a self-signed
-    /// one often calls itself a CA, which is otherwise no certificate for a server.
+    /// Those that the trusted certificates have signed, and a given certificate itself, as the clients of OpenSSL do: a
+    /// self-signed one often calls itself a CA, which is otherwise no certificate for a server.
     Given { signed: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
 }
 
