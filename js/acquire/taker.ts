@@ -83,9 +83,14 @@ export class Taker {
       checkNames(name);
       for (const each of name) this.#checkKey(each);
     } else {
-      checkName(name);
-      this.#checkKey(name as string);
+      this.checkName(name as string);
     }
+  }
+
+  /** Refuses what is no name of one lock. */
+  checkName(name: string): void {
+    checkName(name);
+    this.#checkKey(name);
   }
 
   #checkKey(name: string): void {
@@ -185,7 +190,7 @@ export class Taker {
       readonly isMade?: boolean;
     },
   ): Promise<HeldLock> {
-    this.checkNames(name);
+    this.checkName(name);
     checkTtl(ttl);
     const labelKind = isMade ? LabelKind.Made : LabelKind.Chosen;
     const share = adoptedShare(mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE, token);

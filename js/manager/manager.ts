@@ -469,8 +469,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async release(name: string, options: ReleaseOptions): Promise<boolean> {
-    checkName(name);
-    this.#taker.checkNames(name);
+    this.#taker.checkName(name);
     const owner = checkReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'owner');
     return releaseOfOwner(this.#taker, name, owner);
@@ -492,8 +491,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
-    checkName(name);
-    this.#taker.checkNames(name);
+    this.#taker.checkName(name);
     const { foreign, tokens } = checkForceReleaseOptions(name, options);
     refuseOnQuorum(this.#errors, 'forceRelease');
     return this.#taker.force(name, foreign, tokens);
@@ -651,7 +649,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #leaderLockOf(name: unknown): string {
     checkName(name);
     const lock = leaderLockOf(name);
-    this.#taker.checkNames(lock);
+    this.#taker.checkName(lock);
     return lock;
   }
 
