@@ -1,33 +1,26 @@
 /** The turns of jobs, started by hand: what happens between the steps of two of them. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { type Job, Queue, Worker } from 'bullmq';
 import { type OneAtATimeOptions, oneAtATime } from 'holdfast/bullmq';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 
-let server: RedisServer;
 let locks: LockManager;
 let others: LockManager;
 let queue: Queue;
 let worker: Worker;
 let visits = 0;
 
-before(async () => {
-  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
+const server = serverOfFile({ args: ['--maxmemory-policy', 'noeviction'] }, async () => {
   [locks, others] = [await connect(server.url), await connect(server.url)];
 });
 
 afterEach(async () => {
   await worker?.close();
   await queue?.close();
-});
-
-after(async () => {
-  await Promise.all([locks?.close(), others?.close()]);
-  await server?.stop();
 });
 
 /** Adds jobs of one key, and starts them as a worker does, without a processor. */

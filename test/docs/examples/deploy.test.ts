@@ -1,18 +1,12 @@
 /** A deploy of workers: each file is imported once and whole, and none waits for a lease. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { RedisServer } from '../../support/server.js';
+import { test } from 'node:test';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 /** A worker whose lease is so long that only a release can free the lock while a test lasts. */
 async function start(env: Readonly<Record<string, string>> = {}): Promise<Program> {

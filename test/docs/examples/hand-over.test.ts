@@ -1,23 +1,16 @@
 /** A process takes a lock and hands it to a worker by a queue: the lock is never free meanwhile. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
-});
-
-after(async () => {
-  await locks?.close();
-  await server?.stop();
 });
 
 const start = (file: string, ...args: string[]) =>

@@ -1,23 +1,16 @@
 /** The services in Fastify and Express: who disconnects leaves, and a deploy ends no request. */
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
 
-let server: RedisServer;
 let locks: LockManager;
 
-before(async () => {
-  server = await RedisServer.start();
+const server = serverOfFile({}, async () => {
   locks = await connect(server.url);
-});
-
-after(async () => {
-  await locks?.close();
-  await server?.stop();
 });
 
 async function start(framework: string, steps = 3): Promise<{ program: Program; url: string }> {

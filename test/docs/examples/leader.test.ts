@@ -1,22 +1,17 @@
 /** One of several processes leads, and another as soon as it ends. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { connect } from '../../support/holdfast.js';
-import { RedisServer } from '../../support/server.js';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
 
 const NODES = 3;
 
-let server: RedisServer;
 let nodes: Program[] = [];
 
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 afterEach(async () => {
   for (const node of nodes) node.kill('SIGKILL');

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { after, before, test } from 'node:test';
-import { RedisServer } from '../../support/server.js';
+import { test } from 'node:test';
+import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
 import { Program } from './program.js';
 
@@ -13,13 +13,7 @@ const PROCESSES = 3;
 const CALLS = 8;
 const ALL = PROCESSES * CALLS;
 
-let server: RedisServer;
-
-before(async () => {
-  server = await RedisServer.start();
-});
-
-after(() => server?.stop());
+const server = serverOfFile();
 
 /** An API that answers when it is told to. */
 class Api {
