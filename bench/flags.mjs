@@ -1,12 +1,13 @@
 // The options of the command line.
 
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CLUSTER } from './cluster/workload.mjs';
 import { CONTENDED } from './contended/workload.mjs';
 import { DELAY } from './delay/workload.mjs';
 import { HELD } from './held/workload.mjs';
 import { LIMIT } from './limit/workload.mjs';
-import { PEERS } from './pairs/peers.mjs';
+import { BEFORE, BEFORE_FOLDER, PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 import { QUORUM } from './quorum/workload.mjs';
 import { SHARED } from './shared/workload.mjs';
@@ -42,6 +43,7 @@ export function readFlags() {
       quick: { type: 'boolean', default: false },
       report: { type: 'boolean', default: false },
       only: { type: 'string' },
+      before: { type: 'string' },
       rounds: { type: 'string' },
       peers: { type: 'string' },
       levels: { type: 'string', default: '1,8,64,1000' },
@@ -50,7 +52,11 @@ export function readFlags() {
       'held-seconds': { type: 'string', default: '10' },
     },
   });
-  const peers = choose(values.peers, PEERS, '--peers').filter(({ role }) => role !== 'network');
+  const peers = choose(values.peers, PEERS, '--peers').filter(({ id, role }) =>
+    id === BEFORE ? values.before !== undefined : role !== 'network',
+  );
+  // The processes of the participants get it from here.
+  if (values.before !== undefined) process.env[BEFORE_FOLDER] = resolve(values.before);
   if (values.quick) return { ...QUICK, peers, report: values.report };
   return {
     report: values.report,

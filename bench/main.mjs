@@ -5,6 +5,7 @@
 //                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum]
 //                    [--rounds N]
 //                    [--peers name,name] [--levels 1,8,64,1000] [--ms N]       of the pairs
+//                    [--before FOLDER]   an older build of holdfast, in turns with this one, among the pairs
 //                    [--slice-ms N]                                          of contended and tasks
 //                    [--held-seconds N]                                      of held
 //

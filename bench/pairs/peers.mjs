@@ -6,6 +6,8 @@
 // between. Imports stay inside `open`, so that a process loads one participant only.
 
 import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { RawClient } from './raw-client.mjs';
 
 const TTL_MS = 10_000;
@@ -21,6 +23,10 @@ export const BASELINE = 'ioredis EVALSHA';
 
 /** The snippet without a client library: what JavaScript can reach at best. */
 export const YARDSTICK = 'limit';
+
+/** An older build of holdfast, in the folder that this variable names. */
+export const BEFORE = 'the version before';
+export const BEFORE_FOLDER = 'HOLDFAST_BENCH_BEFORE';
 
 /** These save round trips, and are measured behind a network alone. */
 export const UNAWAITED = 'awaitRelease: false';
@@ -39,6 +45,13 @@ export const PEERS = [
     packages: [],
     key: (name) => `lock:${name}`,
     open: openHoldfast,
+  },
+  {
+    id: BEFORE,
+    role: 'other',
+    packages: [],
+    key: (name) => `lock:${name}`,
+    open: openBefore,
   },
   { id: YARDSTICK, role: 'yardstick', packages: [], open: openRaw },
   { id: 'ioredis EVAL', role: 'snippet', packages: ['ioredis'], open: openIoredisEval },
@@ -88,8 +101,13 @@ function expect(actual, wanted, what) {
   if (actual !== wanted) throw new Error(`${what} answered ${String(actual)}, not ${wanted}`);
 }
 
-async function openHoldfast(url, options = {}) {
-  const { connect } = await import('../../dist/index.mjs');
+function openBefore(url) {
+  const entry = join(process.env[BEFORE_FOLDER], 'dist', 'index.mjs');
+  return openHoldfast(url, {}, pathToFileURL(entry).href);
+}
+
+async function openHoldfast(url, options = {}, entry = '../../dist/index.mjs') {
+  const { connect } = await import(entry);
   const locks = await connect(url, { ttl: TTL_MS, ...options });
   return {
     acquire: (name) => locks.acquire(name),
