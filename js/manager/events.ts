@@ -133,13 +133,13 @@ const LISTENING = [
  */
 export function onListenerChange<T extends EventEmitter>(
   emitters: { readonly prototype: T },
-  changed: (emitter: T, event: unknown) => void,
+  changed: (emitter: T, event: string | symbol | undefined) => void,
 ): void {
   for (const method of LISTENING) {
     const inherited = EventEmitter.prototype[method] as (...args: unknown[]) => unknown;
     const value = function (this: T, ...args: unknown[]): unknown {
       const result = inherited.apply(this, args);
-      changed(this, args[0]);
+      changed(this, args[0] as string | symbol | undefined);
       return result;
     };
     Object.defineProperty(emitters.prototype, method, {

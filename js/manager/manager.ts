@@ -87,7 +87,7 @@ const { setImmediate } = globalThis;
  * ```
  */
 // biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the interface only narrows what the class inherits
-export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
+export class LockManager extends EventEmitter implements AsyncDisposable {
   readonly #channel: NativeChannel;
   readonly #errors: ErrorContext;
   readonly #taker: Taker;
@@ -105,7 +105,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   static {
     onListenerChange(LockManager, (manager, event) => {
       manager.#channel.setHeard(manager.eventNames().length > 0);
-      if (manager.listenerCount(event) > 0) manager.#checkEvent(event);
+      if (event !== undefined && manager.listenerCount(event) > 0) manager.#checkEvent(event);
     });
   }
 
@@ -698,7 +698,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   };
 }
 
-// The types of Node accept any event, and refuse only its listener, with a message that names neither.
+// The types of a generic EventEmitter of Node accept any event, and from 25 on refuse these narrower methods.
 export interface LockManager {
   /** Calls `listener` for each such event, after those that were added before. @hidden */
   on<E extends keyof LockManagerEvents>(
@@ -735,4 +735,6 @@ export interface LockManager {
     event: E,
     listener: (...args: LockManagerEvents[E]) => void,
   ): this;
+  /** Calls the listeners of such an event. @hidden */
+  emit<E extends keyof LockManagerEvents>(event: E, ...args: LockManagerEvents[E]): boolean;
 }

@@ -43,11 +43,18 @@ export interface OnceMethodOptions extends Omit<OnceOptions, 'signal' | 'slot'> 
  * const hourly = (job: string): OnceDecorator => Once(job, { every: '1h' })
  * ```
  */
-export type OnceDecorator = <Args extends unknown[], Result>(
+export type OnceDecorator = <Method extends (...args: never[]) => Promise<unknown>>(
   target: object,
   key: string | symbol,
-  method: TypedPropertyDescriptor<(...args: Args) => Promise<Result | undefined>>,
+  method: TypedPropertyDescriptor<Method> & MayReturnNothing<Method>,
 ) => void;
+
+/** Accepts any method that may return `undefined`. For others it is a text, so the compiler's error says why. */
+type MayReturnNothing<Method> = Method extends (...args: never[]) => Promise<infer Result>
+  ? undefined extends Result
+    ? unknown
+    : '@Once returns undefined if another process has run the slot: let the method return Promise<... | undefined>'
+  : never;
 
 /**
  * Runs a method at most once per slot, in one of all processes that call it, as `runOnce` of the manager does: for
