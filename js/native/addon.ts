@@ -11,6 +11,9 @@ function load(): typeof Binding {
     if (typeof binding.NativeManager === 'function') return binding;
   } catch (error) {
     const why = reason(error);
+    if (isMissing(why) && !PLATFORMS.includes(platformName())) {
+      throw failure('there is none for this platform', NO_PLATFORM_CURE, error);
+    }
     throw failure(why, `${missingPackage(why)}${CURE}`, error);
   }
   // A bundler that treats the addon as a resource makes `require` answer its path.
@@ -27,9 +30,18 @@ const BUNDLER_CURE =
   'Keep the package holdfast out of the bundle, as an external dependency (esbuild: --external:holdfast), or load .node ' +
   'files as addons (esbuild: --loader:.node=copy).';
 
+/** The ends of the names of the packages that exist. */
+const PLATFORMS = ['linux-gnu', 'linux-musl', 'darwin', 'win32-msvc'].flatMap((name) => {
+  const [os, ...abi] = name.split('-');
+  return ['x64', 'arm64'].map((cpu) => [os, cpu, ...abi].join('-'));
+});
+
+const NAMES = 'x64 and arm64: Linux with glibc ≥ 2.17 or musl, macOS, Windows';
+
+const NO_PLATFORM_CURE = `Run it on one of these (${NAMES}), or build holdfast from its sources here: npm install in a clone, with Rust.`;
+
 const CURE =
-  'The addon of each platform is a separate package, an optional dependency (x64 and arm64: Linux with glibc ≥ 2.17 or musl, ' +
-  'macOS, Windows). ' +
+  `The addon of each platform is a separate package, an optional dependency (${NAMES}). ` +
   'Node must allow addons (no --no-addons; with --permission also --allow-addons; Deno needs ' +
   '--allow-ffi, --allow-read and --allow-env). If a bundler has moved the files, keep holdfast out of the bundle.';
 
@@ -37,7 +49,7 @@ const CURE =
 function missingPackage(why: string): string {
   const needed = `@holdfast/addon-${platformName()}`;
   const installed = installedAddons();
-  if (!why.startsWith('Cannot find module') || installed.includes(needed)) return '';
+  if (!isMissing(why) || installed.includes(needed)) return '';
   const cause =
     installed.length > 0
       ? `this node_modules has ${installed.join(', ')}, and was installed on that platform`
@@ -47,6 +59,11 @@ function missingPackage(why: string): string {
     `This platform needs ${needed}, which is missing: ${cause}. Install again on this platform: npm install ` +
     `--include=optional holdfast; if the lock file lacks it: npm install --save-optional ${needed}@${version}. `
   );
+}
+
+/** Whether no addon was found, by the words of Node or of the loader. */
+function isMissing(why: string): boolean {
+  return /^(?:Cannot find (?:module|native binding)|Unsupported (?:OS|architecture))/.test(why);
 }
 
 /** The packages of addons of any platform beside this one, as in `@holdfast/addon-linux-x64-gnu`; none where the folder cannot be read. */
@@ -89,7 +106,7 @@ function reason(error: unknown): string {
   const met: string[] = [];
   for (let next = error; next instanceof Error; next = next.cause) met.push(next.message);
   const [summary = String(error), ...causes] = met;
-  const broken = causes.find((message) => !message.startsWith('Cannot find module'));
+  const broken = causes.find((message) => !isMissing(message));
   const missing = causes.find((message) => message.includes(`/addon-${process.platform}-`));
   return (broken ?? missing ?? summary).split('\n', 1).join();
 }

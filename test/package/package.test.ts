@@ -20,9 +20,6 @@ import { Packed, succeeds } from './packed.js';
 let packed: Packed;
 let folder: string;
 
-/** Node's own types, which a service in TypeScript has: AbortSignal and EventEmitter are theirs. */
-const TYPES = join(ROOT, 'node_modules', '@types');
-
 const bin = (name: string) => join(ROOT, 'node_modules', '.bin', name);
 
 before(async () => {
@@ -234,95 +231,6 @@ test('its module for Nest needs Nest, which nothing else loads', async () => {
   assert.match(said, /^MODULE_NOT_FOUND (@nestjs\/common|rxjs)\n$/);
 });
 
-const TYPED = `
-import {
-  connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
-  type LockWarning, type LockWarningCode,
-} from 'holdfast';
-import { checkFence, type FenceConnection, fencedTransaction, httpFence, StaleFenceError } from 'holdfast/fence';
-import { expressIdempotency, fastifyIdempotency, memoryStore } from 'holdfast/idempotency';
-import Redlock, {
-  type Client, ExecutionError, Lock as RedlockLock, type RedlockAbortSignal, ResourceLockedError, type Settings,
-} from 'holdfast/redlock';
-export async function fenced(lock: Lock, pool: { connect(): Promise<{ sell(): Promise<number> }> }): Promise<number> {
-  const tx: FenceConnection = { dialect: 'mysql', query: async () => [] };
-  await checkFence(tx, lock).catch((error) => error instanceof StaleFenceError && error.seen);
-  const middleware = httpFence({ name: ({ url }: { url?: string; headers: {} }) => url ?? '' });
-  return middleware.length + await fencedTransaction(pool, lock, (client) => client.sell());
-}
-export function idempotent(locks: LockManager): unknown[] {
-  const options = { locks, store: memoryStore(), wait: 5 };
-  return [expressIdempotency(options), fastifyIdempotency(options)];
-}
-export async function redlocked(clients: Client[], settings: Partial<Settings>): Promise<number> {
-  const redlock = new Redlock(clients, settings);
-  redlock.on('error', (error) => error instanceof ResourceLockedError);
-  let lock: RedlockLock = await redlock.acquire(['a'], 5_000);
-  lock = await lock.extend(5_000);
-  const { attempts } = await new RedlockLock(redlock, ['a'], lock.value, [], lock.expiration).release();
-  const check = (signal: RedlockAbortSignal) => { if (signal.aborted) throw signal.error; };
-  const n: number = await redlock.using(['a'], 5_000, { retryCount: 5 }, async (signal) => { check(signal); return 1; });
-  const s: string = await redlock.using(['a'], 5_000, async (signal) => { check(signal); return ''; });
-  // @ts-expect-error: a list of resources
-  await redlock.acquire('a', 5_000);
-  return n + s.length + ((await attempts[0])?.votesAgainst.size ?? 0);
-}
-export function attemptsOf(error: unknown): number {
-  return error instanceof ExecutionError ? error.attempts.length : 0;
-}
-export async function sell(locks: LockManager): Promise<number> {
-  await using lock: Lock = await locks.acquire('item:42', { ttl: 5_000, wait: 1_000 });
-  const maybe: Lock | null = await locks.tryAcquire('cron', { label: 'me' });
-  const freed: boolean = (await maybe?.release()) ?? false;
-  lock.assertHeld();
-  await lock.extend(freed ? 1_000 : undefined);
-  return lock.fence + lock.remaining;
-}
-export async function kinds(locks: LockManager): Promise<number> {
-  await using set: LockSet = await locks.acquire(['a', 'b'], { mode: 'shared', limit: 3 });
-  const name: string = await locks.request('a', (lock) => lock.name);
-  const maybe: string | undefined = await locks.request('a', { ifAvailable: true }, (lock) => lock?.name);
-  const nested = await locks.request(['a', 'b'], { reentrant: true }, async ({ fences }) => fences['a'] ?? 0);
-  const lock: Lock = await locks.adopt(JSON.parse('{}') as LockJson, { ttl: 5_000 });
-  const { held, pending } = await locks.query({ startsWith: name });
-  for await (const page of locks.queryPages({ count: 10 })) void page.held;
-  await locks.forceRelease(maybe ?? lock.mode, { foreign: true });
-  await locks.tryAcquire('a', { ttl: undefined, label: undefined, mode: undefined });
-  return set.remaining + nested + held.length + (pending[0]?.position ?? 0);
-}
-export function codeOf(error: unknown): 'ERR_LOCK_TIMEOUT' | undefined {
-  return error instanceof LockTimeoutError ? error.code : undefined;
-}
-export function tell(locks: LockManager, quiet: ReadonlySet<LockWarningCode>): void {
-  locks.on('warning', ({ code, lock, message }) => { if (!quiet.has(code)) console.error(lock, message); });
-  // @ts-expect-error: a code that does not exist
-  locks.on('warning', ({ code }: LockWarning) => code === 'WARN_LOCK_NEST');
-}
-// @ts-expect-error: an option that does not exist
-void connect('redis://127.0.0.1', { tttl: 5 });
-// @ts-expect-error: with ifAvailable there may be no lock
-void connect().then((locks) => locks.request('a', { ifAvailable: true }, (lock) => lock.name));
-// @ts-expect-error: tryAcquire never waits
-void connect().then((locks) => locks.tryAcquire('a', { wait: 5 }));
-`;
-
-for (const [module, resolution, file] of [
-  ['nodenext', 'nodenext', 'typed.mts'],
-  ['nodenext', 'nodenext', 'typed.cts'],
-  ['esnext', 'bundler', 'typed.ts'],
-] as const) {
-  test(`its types are right for ${file} with ${resolution}, checked strictly to the last library`, async () => {
-    const project = join(folder, file.replace('.', '-'));
-    mkdirSync(project, { recursive: true });
-    writeFileSync(join(project, file), TYPED);
-    const strict = ['--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false'];
-    const flags = ['--noEmit', ...strict, '--target', 'es2022'];
-    const rest = ['--lib', 'es2022', '--typeRoots', TYPES, '--types', 'node'];
-    const kind = ['--module', module, '--moduleResolution', resolution];
-    await succeeds(bin('tsc'), [...flags, ...rest, ...kind, file], project);
-  });
-}
-
 const LOAD = "try { require('holdfast') } catch (error) { console.log(error.code, error.message) }";
 
 test('without its addon it says for which platform it has none, and what to do', async () => {
@@ -352,6 +260,49 @@ test('a folder that was installed on another platform: it says on which, and wha
       `needs ${needs}, which is missing: .* has ${has}, and was installed on that platform`,
     ),
   );
+});
+
+/** What a program says first to be on another platform. */
+function disguise(platform: string, arch: string): string {
+  const values = JSON.stringify({ platform: { value: platform }, arch: { value: arch } });
+  return `Object.defineProperties(process, ${values});`;
+}
+
+for (const [platform, arch] of [
+  ['freebsd', 'x64'],
+  ['android', 'arm64'],
+  ['linux', 'riscv64'],
+  ['linux', 's390x'],
+] as const) {
+  test(`on ${platform}-${arch} it says that there is no addon, and where there is one`, async () => {
+    const said = await succeeds(
+      process.execPath,
+      ['-e', `${disguise(platform, arch)}${LOAD}`],
+      folder,
+    );
+    assert.match(
+      said,
+      new RegExp(`addon for ${platform}-${arch}.*: there is none for this platform`),
+    );
+    assert.match(said, /x64 and arm64: Linux with glibc .* or musl, macOS, Windows/);
+    assert.doesNotMatch(said, /@holdfast\/addon|--include=optional/);
+  });
+}
+
+test('on each platform that has an addon it names the one that is missing', async () => {
+  const service = await packed.installed('other-platforms');
+  removeFolder(join(service, 'node_modules', packed.addonName));
+  const others = Object.keys(packed.manifest.optionalDependencies);
+  assert.equal(others.length, 8);
+  for (const addon of others.filter((name) => !name.endsWith('-musl'))) {
+    const [, platform = '', arch = ''] = addon.split('-');
+    const said = await succeeds(
+      process.execPath,
+      ['-e', `${disguise(platform, arch)}${LOAD}`],
+      service,
+    );
+    assert.ok(said.includes(`This platform needs ${addon}, which is missing`), said);
+  }
 });
 
 test('where addons are not allowed, it says so', async () => {
