@@ -49,6 +49,7 @@ import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/opt
 import { runOnce } from '../once/run.js';
 import { NestedCall } from '../request/nested-call.js';
 import { checkCallback, runUnder } from '../request/request.js';
+import { Abandoned } from './abandoned.js';
 import {
   isUnknownEvent,
   type LockManagerEvents,
@@ -58,7 +59,6 @@ import {
 } from './events.js';
 import { type LockStats, readStats } from './stats.js';
 import {
-  abandonedWarning,
   eventWarning,
   nestedWarning,
   unreleasedWarning,
@@ -93,6 +93,7 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
   readonly #taker: Taker;
   /** The subjects of the warnings that were emitted. */
   readonly #warned = new Set<string>();
+  readonly #abandoned = new Abandoned((warning) => this.warn(warning));
   /** Aborted when the manager begins to close. */
   readonly #ending = new AbortController();
   readonly #campaigns = new Campaigns(this.#ending.signal, this);
@@ -637,6 +638,7 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
   async #close(): Promise<void> {
     this.#ending.abort();
     await this.#channel.close();
+    this.#abandoned.end();
     this.emit('close');
   }
 
@@ -662,7 +664,7 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
   };
 
   readonly #onAbandoned = (lock: Lock): void => {
-    this.warn(abandonedWarning(lock.name, originOf(lock)));
+    this.#abandoned.add(lock.name, originOf(lock));
   };
 
   readonly #onNested = (name: string, advice: string, calls: string): void => {

@@ -85,15 +85,23 @@ export function defaultTargetWarning(server: string): Warning {
   return warning('WARN_LOCK_TARGET', message);
 }
 
-/** The warning for a held lock to which nothing refers any more. @internal */
-export function abandonedWarning(lock: string, origin: string | undefined): Warning {
+/** The warning for a held lock to which nothing refers any more, and the number of others since the last one. @internal */
+export function abandonedWarning(
+  lock: string,
+  origin: string | undefined,
+  others: number,
+): Warning {
   const advice =
     'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, leaveToExpire: true }';
   const where =
     origin === undefined
       ? 'with HOLDFAST_TRACE=1 in the environment this warning says where it was acquired'
       : `it was acquired\n${origin}`;
-  const message = `lock "${lock}" is held, but nothing refers to it any more, so nothing can release it: ${advice}; ${where}`;
+  const more =
+    others === 0
+      ? ''
+      : `, as for ${others} other${others === 1 ? '' : 's'} since the last such warning`;
+  const message = `lock "${lock}" is held, but nothing refers to it any more${more}, so nothing can release it: ${advice}; ${where}`;
   return { ...warning('WARN_LOCK_ABANDONED', message), lock, subject: `abandoned ${lock}` };
 }
 

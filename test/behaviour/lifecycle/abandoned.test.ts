@@ -41,6 +41,7 @@ test('a lock that nobody has is held on, warned of once per name, and counted', 
   await forget('x');
   await forget('y');
   await found(3);
+  await until(() => warnings.length === 2, 'the warning after the first');
   assert.deepEqual(
     warnings.map(({ code, message }) => [code, /^lock "(.)" is held/.exec(message)?.[1]]),
     [
@@ -53,6 +54,24 @@ test('a lock that nobody has is held on, warned of once per name, and counted', 
   assert.deepEqual({ held, lost, abandoned }, { held: 3, lost: 0, abandoned: 3 });
   assert.ok(oldestHold >= 1_000 && oldestHold < 60_000, String(oldestHold));
   for (const name of ['x', 'y']) assert.equal(await locks.tryAcquire(name), null);
+});
+
+test('of many locks at once one is named, and the others are counted a second later', async () => {
+  await open();
+  const times: number[] = [];
+  locks.on('warning', () => times.push(performance.now()));
+  await Promise.all(Array.from({ length: 50 }, (_, i) => locks.acquire(`many:${i}`)));
+  await found(50);
+  const counted = () =>
+    warnings.map(({ message }) => Number(/as for (\d+) others?/.exec(message)?.[1] ?? 0) + 1);
+  await until(() => counted().reduce((sum, each) => sum + each, 0) === 50, 'all are counted');
+  assert.ok(warnings.length <= 10, `${warnings.length} warnings`);
+  for (const { message } of warnings) assert.doesNotMatch(message, /\n/);
+  const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0));
+  assert.ok(
+    pauses.every((pause) => pause > 900),
+    String(pauses),
+  );
 });
 
 test('what somebody can still use is not warned of', async () => {
