@@ -240,3 +240,26 @@ test('every server of a Cluster is asked', async (t) => {
   await assert.rejects(used(), /may not run ZADD: grant it by ACL SETUSER no-zadd \+zadd/);
   for (const { admin } of cluster.nodes) assert.deepEqual(await admin.keys('*'), []);
 });
+
+test('who may not use the keys of a lock is not advised to grant commands', async () => {
+  const rules = [...leastRights().rules, 'resetkeys', '~holdfast:*', '~other:*'];
+  const url = await enrol(server, { ...leastRights(), name: 'no-keys', rules });
+  const error = await open(url)
+    .then((locks) => locks.acquire('a'))
+    .catch((reason) => reason);
+  assert.ok(error instanceof LockServerError, String(error));
+  assert.match(error.message, /NOPERM .*key.*; the ACL user may not use this lock's keys/);
+  assert.doesNotMatch(error.message, /ACL SETUSER no-keys \+/);
+});
+
+test('who may not use a database is advised to use another, not to grant commands', async () => {
+  const proxy = await RestrictedServer.start(server.port, 'no right to the database');
+  ended.push(() => proxy.stop());
+  const error = await open(proxy.url).catch((reason) => reason);
+  assert.ok(error instanceof LockServerError, String(error));
+  assert.match(
+    error.message,
+    /NOPERM .*No permissions to access database.*may use other databases/,
+  );
+  assert.doesNotMatch(error.message, /\+eval/);
+});

@@ -162,6 +162,14 @@ export const RESTRICTIONS = {
     source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
     instead: refused(/^SELECT/i, () => 'ERR DB index is out of range'),
   },
+  'no right to the database': {
+    // Valkey 9.1, for a user with `db=`.
+    source: 'https://valkey.io/topics/acl/',
+    instead: refused(
+      /^(EVAL(SHA)?|GET|MGET|SET|INCRBY)/i,
+      () => 'NOPERM No permissions to access database',
+    ),
+  },
   'another server has all slots': {
     source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
     instead: ([name = '', ...rest]) =>

@@ -135,7 +135,8 @@ impl Refused {
 /// The refusal of commands without which there are no locks. `who` must run them.
 pub(super) fn needed(who: &str, names: &[&str], why: &Refusal, user: &str) -> Refusal {
     let all = names.join(", ");
-    let detail = if why.code == "NOPERM" {
+    // A right to keys, channels or a database is not had by granting commands.
+    let detail = if why.code == "NOPERM" && wire::is_about_the_command(&why.to_string()) {
         let rule = names.join(" +").to_ascii_lowercase();
         format!("{who} may not run {all}: grant it by ACL SETUSER {user} +{rule}")
     } else {
@@ -218,5 +219,18 @@ mod tests {
         let service = "ZADD ERR This Redis command is not allowed from script";
         let text = refusal(&[service], &Script::ALL).unwrap();
         assert!(text.starts_with("ERR the scripts of locks may not run ZADD: ERR This"), "{text}");
+    }
+
+    #[test]
+    fn a_command_is_granted_only_where_its_right_is_what_lacks() {
+        let said = |detail: &str| {
+            let why = Refusal { code: "NOPERM".to_owned(), detail: detail.to_owned() };
+            needed("locks", &["EVAL", "EVALSHA"], &why, "app").detail
+        };
+        let command = "User app has no permissions to run the 'eval' command";
+        assert!(said(command).ends_with("grant it by ACL SETUSER app +eval +evalsha"));
+        for right in ["No permissions to access database", "No permissions to access a key"] {
+            assert_eq!(said(right), format!("locks may not run EVAL, EVALSHA: {right}"));
+        }
     }
 }
