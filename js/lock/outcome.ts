@@ -54,6 +54,27 @@ const CURES: Readonly<Record<string, string>> = {
   WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
 };
 
+/** The advice for a right other than that to a command, by the words of the server. */
+const RIGHTS: readonly (readonly [RegExp, string])[] = [
+  [
+    /access (?:the )?(?:\S+ )?database|database.* access/i,
+    'this ACL user may use other databases alone: name one of them in the URL (redis://host:6379/3) or with db, or grant this one by ACL SETUSER',
+  ],
+  [
+    /access .*\bkeys?\b/i,
+    "the ACL user may not use this lock's keys, which begin with the prefix: docs/operations.md, in the package holdfast, has the rule for it",
+  ],
+  [
+    /access .*\bchannels?\b/i,
+    'the ACL user may not use the channels of locks: docs/operations.md, in the package holdfast, has the rule for it',
+  ],
+];
+
+function rightOf(serverCode: string, message: string): string | undefined {
+  if (serverCode !== 'NOPERM') return undefined;
+  return RIGHTS.find(([words]) => words.test(message))?.[1];
+}
+
 /** The advice if the key of the refused data is the counter of all locks. */
 const COUNTER_CURE =
   "other code wrote this key, from which the fences of all locks come: delete the key, and fences continue from the server's clock";
@@ -115,7 +136,7 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   const { message = '', serverCode = 'ERR', key } = outcome.text ?? {};
   const about = key === undefined ? '' : ` (key "${key}")`;
   const isAboutCounter = serverCode === 'WRONGTYPE' && key !== undefined && isCounter(key);
-  const cure = isAboutCounter ? COUNTER_CURE : CURES[serverCode];
+  const cure = isAboutCounter ? COUNTER_CURE : (rightOf(serverCode, message) ?? CURES[serverCode]);
   const advice = cure === undefined ? '' : `; ${cure}`;
   const text = `${subject}: the server says ${serverCode} ${printable(message.replace(/\.?\s*$/, ''))}${about}${advice}`;
   return new LockServerError(text, serverCode, key, lock);
@@ -148,11 +169,11 @@ function timeoutError(
       ? 'it was free a moment ago'
       : describeHold({ token, holders, heldFor, remaining }, context);
   const queued =
-    position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
+    position === undefined ? '' : `; the caller was number ${position} in the wait queue`;
   const gone = adviceOnGone(holderLabel);
   const more = gone === undefined ? '' : `; ${gone}`;
   const all = set === undefined ? '' : ` for all ${set.size} locks of the call`;
-  const message = `lock "${lock}" was not free within ${waited} ms${all}: ${held}${queued}${more}`;
+  const message = `lock "${lock}" was not free within ${human(waited)}${all}: ${held}${queued}${more}`;
   return new LockTimeoutError(message, lock, details);
 }
 
@@ -174,15 +195,17 @@ function describeHold(
   context: ErrorContext,
 ): string {
   const one = describeOwner(token, context);
-  const owner = holders > 1 ? `${one}, one of ${holders} holders,` : one;
+  const owner = holders > 1 ? `${one}, one of ${holders} holders` : one;
   const most = Date.now() - (askedAt(token)?.getTime() ?? Number.NaN);
   const dated = most >= DATED_MS ? `it has been held for up to ${human(most)}` : 'it is held';
   const soFar = heldFor === undefined ? dated : `it has been held for ${human(heldFor)}`;
-  const lease =
-    remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
   // Only the holder knows whether it renews the lease.
-  const longer = clientOf(token) === null ? '' : ', or longer if it renews its lease';
-  return `${soFar} by ${owner} ${lease}${longer}`;
+  const longer = clientOf(token) === null ? '' : ', unless it is renewed';
+  const lease =
+    remaining === undefined
+      ? 'and its lease has no end'
+      : `and its lease ends in ${human(remaining)}${longer}`;
+  return `${soFar} by ${owner}, ${lease}`;
 }
 
 /** The error of a steal: it takes the lock from any client of holdfast, but not from other code. */

@@ -67,8 +67,8 @@ export const REFUSALS: Behaviours = {
       code: 'ERR_LOCK_TIMEOUT',
       holderLabel: undefined,
       message: hasCounterOfItsOwn(place)
-        ? /held by other code for \d+ ms more/
-        : /held by other code without an end to its lease/,
+        ? /held by other code, and its lease ends in \d/
+        : /held by other code, and its lease has no end/,
     });
   },
 };

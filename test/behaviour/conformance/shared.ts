@@ -64,18 +64,21 @@ export const SHARING: Behaviours = {
     await a.acquire('x', { ...two, label: 'long', ttl: 60_000 });
     const alone = await refused(b, 'x');
     assert.equal(alone.holderLabel, 'long');
-    assert.match(alone.message, /it is held by "long" for \d+ ms more, or longer/);
+    assert.match(
+      alone.message,
+      /it is held by "long", and its lease ends in (59\.\ds|1m00s), unless/,
+    );
     await a.acquire('x', { ...two, label: 'short', ttl: 20_000 });
     // Another permit is free when the first share ends, the whole lock when the last does.
     const first = await refused(b, 'x', two);
     assert.match(
       first.message,
-      /it is held by "short", one of 2 holders, for [12]\d{4} ms more, or longer/,
+      /it is held by "short", one of 2 holders, and its lease ends in [12]\d\.\ds, unless/,
     );
     const last = await refused(b, 'x');
     assert.match(
       last.message,
-      /it is held by "long", one of 2 holders, for [3-6]\d{4} ms more, or longer/,
+      /it is held by "long", one of 2 holders, and its lease ends in (1m\d\ds|[3-5]\d\.\ds), unless/,
     );
     assert.deepEqual([first.holderLabel, last.holderLabel], ['short', 'long']);
     assert.ok((await refused(a, 'x')).heldFor !== undefined, 'one of its own');

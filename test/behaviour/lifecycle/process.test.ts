@@ -255,7 +255,7 @@ test('who waits for a lock of a process that a signal has ended is told of the h
   child.kill('SIGTERM');
   await end;
   const advice = new RegExp(
-    `by ".*\\.${child.pid}" for \\d+ ms more.*; no process ${child.pid} is seen on this machine ` +
+    `by ".*\\.${child.pid}", and its lease ends in .*; no process ${child.pid} is seen on this machine ` +
       'any more: if SIGTERM or SIGINT .* has ended it, .* await locks\\.close\\(\\)',
   );
   assert.match(await told('a'), advice);
