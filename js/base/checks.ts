@@ -75,7 +75,11 @@ export function checkObject<T extends object>(
   const checked = new Checked() as Given<T>;
   if (options === undefined) return checked;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    const message = `the options of ${caller} must be an object, got ${show(options)}`;
+    const time = typeof options === 'number' || typeof options === 'string';
+    const meant = ['ttl', 'wait'].filter((key) => time && known.includes(key));
+    const written = meant.map((key) => `{ ${key}: ${show(options).replace(/^number /, '')} }`);
+    const advice = written.length > 0 ? `: write ${written.join(' or ')}` : '';
+    const message = `the options of ${caller} must be an object, got ${show(options)}${advice}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   // A plain object inherits no options. Other objects may, also by getters, which are not enumerated.
@@ -116,7 +120,8 @@ function advice(word: string, known: readonly string[]): string {
     distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
   }));
   const nearest = distances.reduce((a, b) => (b.distance < a.distance ? b : a));
-  if (nearest.distance <= Math.max(2, word.length / 3))
+  // Of three letters any two may be another word.
+  if (nearest.distance <= (word.length < 4 ? 1 : Math.max(2, word.length / 3)))
     return `did you mean "${nearest.candidate}"?`;
   return `it has ${[...known].sort().join(', ')}`;
 }

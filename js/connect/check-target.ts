@@ -36,8 +36,24 @@ export function checkTarget(target: unknown): Endpoints {
     if ('quorum' in given) return quorumTarget(given as QuorumTarget);
     if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
     if (isServer(given)) return serverTarget(given);
+    refuseOtherForms(given);
   }
   return urlTarget(given);
+}
+
+/** Says what the forms are called here that other libraries have for a target. */
+function refuseOtherForms(given: object): void {
+  if (Array.isArray(given)) {
+    throw wrongForm(
+      'an array: several servers are { cluster: [urls] }, { quorum: [urls] } or { sentinels: [urls], master }',
+    );
+  }
+  if ('url' in given) throw wrongForm('an object with "url": pass the URL itself, connect(url)');
+  if ('nodes' in given) throw wrongForm('an object with "nodes": a Cluster is { cluster: [urls] }');
+}
+
+function wrongForm(got: string): Error {
+  return argumentError('ERR_INVALID_ARG_TYPE', `the target is ${got}`);
 }
 
 /** Whether it is one server by its parts. */

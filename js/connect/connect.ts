@@ -83,19 +83,26 @@ async function connectOnce(
   });
   if (outcome.code !== OutcomeCode.Done) {
     logins.end();
-    throw advised(toError(outcome, context, 'connect to'));
+    throw advised(toError(outcome, context, 'connect to'), target);
   }
   const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
   return LockManager.of(channel as NativeChannel, context, checked, warnings);
 }
 
 /** The error of a server that is not up, with what to do if it starts later. */
-function advised(error: LockError): LockError {
-  if (!isUnreachable(error) || !NOT_UP.test(error.message)) return error;
-  error.message +=
-    "; if it starts later, connect waits for it with the option waitForServer, as in '30s'";
+function advised(error: LockError, target: ConnectTarget | undefined): LockError {
+  if (!isUnreachable(error)) return error;
+  if (isDefaultTarget(target)) error.message += NO_TARGET;
+  if (NOT_UP.test(error.message)) error.message += WAIT_ADVICE;
   return error;
 }
+
+const NO_TARGET =
+  '; connect got no target, or undefined, and neither HOLDFAST_URL nor REDIS_URL is set';
+
+/** What a service can do about a server that is not up. @internal */
+export const WAIT_ADVICE =
+  "; if it starts later, connect waits for it with the option waitForServer, as in '30s'";
 
 /** Starts what connects to a server. Throws the error of an argument if the core refuses a certificate or key. @internal */
 export function startable<T>({ server }: ErrorContext, start: () => T): T {

@@ -58,6 +58,16 @@ test('connect: refuses a target that is no URL', async () => {
   await assert.rejects(connect(6379 as never), { code: 'ERR_INVALID_ARG_TYPE' });
 });
 
+test('connect: the forms that other libraries take are told by their names here', async () => {
+  for (const [target, message] of [
+    [{ url: 'redis://localhost' }, /connect\(url\)/],
+    [['redis://a', 'redis://b'], /\{ cluster: \[urls\] \}, \{ quorum: \[urls\] \}/],
+    [{ nodes: [] }, /\{ cluster: \[urls\] \}/],
+  ] as const) {
+    await assert.rejects(connect(target as never), { code: 'ERR_INVALID_ARG_TYPE', message });
+  }
+});
+
 let server: RedisServer | undefined;
 const saved = { ...process.env };
 

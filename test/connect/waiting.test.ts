@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { LockConnectionError, LockServerError } from 'holdfast';
+import { run } from '../support/child.js';
 import { connect, openOperations } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { sleep } from '../support/wait.js';
@@ -37,6 +38,18 @@ test('connect rejects when the time is over, and at once without the option, whi
       /cannot connect to redis:.*refused.*if it starts later, connect waits for it with the option waitForServer/,
   });
   assert.equal(openOperations(), 0);
+});
+
+test('the error of a target that was not given says so', async (t) => {
+  const { stdout } = await run(`
+    import { connect } from 'holdfast';
+    delete process.env.HOLDFAST_URL;
+    delete process.env.REDIS_URL;
+    const locks = await connect(undefined).catch(({ message }) => console.log(message));
+    await locks?.close();
+  `);
+  if (stdout === '') return t.skip('a server has the default port of Redis');
+  assert.match(stdout, /connect got no target, or undefined, and neither HOLDFAST_URL nor/);
 });
 
 test('a password that a function gives is tried again: it may be changing', async (t) => {

@@ -42,6 +42,20 @@ const NAMES: readonly Case[] = [
 
 const OPTIONS: readonly Case[] = [
   ['an array', ['a', []], 'ERR_INVALID_ARG_TYPE', TypeError, /must be an object, got an array/],
+  [
+    'a number of ms',
+    ['a', 5_000],
+    'ERR_INVALID_ARG_TYPE',
+    TypeError,
+    /got number 5000: write \{ ttl: 5000 \}/,
+  ],
+  [
+    'a length of time',
+    ['a', '5s'],
+    'ERR_INVALID_ARG_TYPE',
+    TypeError,
+    /got "5s": write \{ ttl: "5s" \}/,
+  ],
   ['null', ['a', null], 'ERR_INVALID_ARG_TYPE', TypeError, /must be an object, got null/],
   [
     'an unknown option',

@@ -75,7 +75,7 @@ export function Lock(name: unknown, options: LockMethodOptions = {}): LockDecora
   const { manager, ...request } = options;
   return (target, key, descriptor) => {
     const where = placeOf('Lock', target, key);
-    const named = nameOf(name, where);
+    const named = nameOf(name, where, descriptor?.value?.length);
     wrap(target, descriptor, { where, manager }, (locks, self, args, method) =>
       locks.request(named(self, args), request, (lock) => runAs({ lock }, method)),
     );

@@ -7,6 +7,7 @@ import {
   type ModuleMetadata,
   type OnApplicationShutdown,
 } from '@nestjs/common';
+import { argumentError } from '../../base/errors.js';
 import { connect } from '../../connect/connect.js';
 import type { ConnectOptions } from '../../connect/options.js';
 import type { ConnectTarget } from '../../connect/target.js';
@@ -142,6 +143,7 @@ export class HoldfastModule {
       inject,
       useFactory: async (...args) => {
         const { target, ...rest } = await useFactory(...args);
+        refuseParts(rest);
         return connect(target, rest);
       },
     };
@@ -178,6 +180,17 @@ export class HoldfastModule {
   static forTest(name?: string): DynamicModule {
     return HoldfastModule.forRoot({ name, target: 'memory:' });
   }
+}
+
+/** The parts of a target belong into one option, beside those of `connect`. */
+function refuseParts(options: object): void {
+  const part = ['url', 'host', 'port', 'path', 'sentinels', 'cluster', 'quorum'].find(
+    (key) => key in options,
+  );
+  if (part === undefined) return;
+  const as = part === 'url' ? "'redis://host:6379'" : `{ ${part}: ... }`;
+  const message = `HoldfastModule has no option "${part}": the servers are its option target, as in { target: ${as} }`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 Module({})(HoldfastModule);

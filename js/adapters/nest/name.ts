@@ -11,12 +11,13 @@ const PLACEHOLDER = /\$\{([^}]*)\}/g;
 const PATH = /^\d+(?:\.[A-Za-z_$][\w$]*)*$/;
 
 /**
- * Reads a template such as `'item:${0.id}'`, or takes a function that makes the name. `where` is the method.
+ * Reads a template such as `'item:${0.id}'`, or takes a function that makes the name. `where` is the method, and
+ * `parameters` the number of its parameters.
  *
  * @throws TypeError if it is neither.
  * @internal
  */
-export function nameOf(name: unknown, where: string): NameOf {
+export function nameOf(name: unknown, where: string, parameters = 0): NameOf {
   if (typeof name === 'function') return (self, args) => checked(name.apply(self, args), where);
   if (typeof name !== 'string') {
     const message = `${where} needs a name, a text or a function, got ${show(name)}`;
@@ -27,8 +28,18 @@ export function nameOf(name: unknown, where: string): NameOf {
     const message = `the name ${show(name)} of ${where} has ${all}: an argument is written by its number, as \${0} or \${0.id}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+  refuseBackticks(name, where, parameters);
   return (_self, args) =>
     name.replaceAll(PLACEHOLDER, (all, path: string) => textAt(args, path, { all, name, where }));
+}
+
+/** In backticks JavaScript has put the number itself in the place of `${0}`, so all calls would have one lock. */
+function refuseBackticks(name: string, where: string, parameters: number): void {
+  if (name.includes('${')) return;
+  const number = name.split(/[^\p{L}\p{N}_]+/u).find((part) => /^\d$/.test(part));
+  if (number === undefined || Number(number) >= parameters) return;
+  const message = `the name ${show(name)} of ${where} has no argument, but the number ${number}: write \${${number}} in quotes, not in backticks; if this name is meant, give a function that returns it`;
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 function checked(name: unknown, where: string): string {

@@ -84,8 +84,8 @@ export function Once(key: string, options: OnceMethodOptions): OnceDecorator {
   const { manager, slot, ...rest } = options;
   return (target, property, descriptor) => {
     const where = placeOf('Once', target, property);
-    const named = nameOf(key, where);
-    const slotted = slot === undefined ? undefined : nameOf(slot, where);
+    const named = nameOf(key, where, descriptor?.value?.length);
+    const slotted = slot === undefined ? undefined : nameOf(slot, where, descriptor?.value?.length);
     wrap(target, descriptor, { where, manager }, async (locks, self, args, method) => {
       const once = slotted === undefined ? rest : { ...rest, slot: slotted(self, args) };
       let isRun = false;

@@ -391,6 +391,15 @@ test('what cannot work is refused, with the method that it is about', async () =
     /needs a name, .* got number 5/,
   );
   assert.throws(() => decorate(Lock('a') as MethodDecorator, 'other'), /must be on a method/);
+  class Other {
+    async run(_id: number): Promise<void> {}
+  }
+  const { value } = Object.getOwnPropertyDescriptor(Other.prototype, 'run') ?? {};
+  const named = (name: string) => () => Lock(name)(Other.prototype, 'run', { value });
+  for (const name of [`a:${0}`, `${0}`, `a:${0}:b`, `{${0}}`]) {
+    assert.throws(named(name), /write \$\{0\} in quotes, not in backticks/, name);
+  }
+  for (const name of ['a:1', 'a0', 'v1:${0}', 'a:00', 'a']) named(name)();
   class Static {
     static async run(): Promise<void> {}
     async other(): Promise<void> {}

@@ -229,3 +229,10 @@ describe('the health of a manager', () => {
     assert.match(closed.message ?? '', /was closed/);
   });
 });
+
+test('a server that is not in the option target is told to be', async () => {
+  for (const options of [{ url: 'redis://a' }, { host: 'a', port: 6_379 }, { cluster: [] }]) {
+    const module = HoldfastModule.forRoot(options as never);
+    await assert.rejects(start(module), /the servers are its option target, as in \{ target:/);
+  }
+});
