@@ -10,7 +10,7 @@ import type { ServerAbilities } from '../../manager/stats.js';
 import { type ServerSurvey, survey } from '../views/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
-import { type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { type PlaceOptions, type Where, whereOf, withPlace, withSource } from './options.js';
 import { judgeRights, questions, rights } from './rights.js';
 import { type Paint, paint, print, printJson } from './terminal.js';
 
@@ -82,7 +82,7 @@ async function examine(where: Where, aclUser: string | undefined): Promise<Findi
   try {
     surveys = await survey(target, options, asked);
   } catch (error) {
-    return [failure('connection', error)];
+    return [failure('connection', withSource(error, where.source))];
   }
   const findings = surveys.flatMap((each) => {
     const about = each.answers.slice(QUESTIONS.length);
@@ -107,7 +107,7 @@ function duplicates(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding
 }
 
 /** Acquires a lock as services do, waits for it in its queue, and releases it. */
-async function trial({ target, options }: Where, name: string): Promise<Finding[]> {
+async function trial({ target, options, source }: Where, name: string): Promise<Finding[]> {
   const findings: Finding[] = [];
   try {
     const locks = await connect(target, { ...options, ttl: 1_000 });
@@ -128,7 +128,7 @@ async function trial({ target, options }: Where, name: string): Promise<Finding[
       await locks.close();
     }
   } catch (error) {
-    findings.push(failure('trial', error));
+    findings.push(failure('trial', withSource(error, source)));
   }
   return findings;
 }

@@ -17,7 +17,7 @@ import {
   sortOption,
   tableOf,
 } from './lock-tables.js';
-import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
+import { lockName, open, type PlaceOptions, whereOf, withPlace } from './options.js';
 import { print, printJson, table } from './terminal.js';
 
 interface LsOptions extends PlaceOptions {
@@ -52,7 +52,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .command('ls')
     .summary('list locks')
     .description('List the locks that are held or waited for.')
-    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
+    .argument('[pattern]', 'names: * stands for any text, ? for one character', lockName, '*')
     .addOption(sortOption());
   withPlace(ls)
     .addHelpText('after', LS_HELP)
@@ -63,7 +63,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .command('show')
     .summary('show a lock, its holders and its wait queue')
     .description('Show the holders of a lock and its wait queue.')
-    .argument('<name>', "the lock's name");
+    .argument('<name>', "the lock's name", lockName);
   withPlace(show)
     .addHelpText('after', SHOW_HELP)
     .action(async (name: string, options: PlaceOptions) => {

@@ -2,9 +2,10 @@
 
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { isUnreachable } from '../../base/errors.js';
 import { readDuration } from '../../base/time.js';
 import { checkTarget, DEFAULT_URL, isDefaultTarget } from '../../connect/check-target.js';
-import { connect } from '../../connect/connect.js';
+import { connect, WAIT_ADVICE } from '../../connect/connect.js';
 import type { ConnectOptions } from '../../connect/options.js';
 import type { ConnectTarget } from '../../connect/target.js';
 import type { TlsOptions } from '../../connect/tls.js';
@@ -32,6 +33,8 @@ export interface Where {
   readonly options: ConnectOptions;
   /** The target's name for people, without login. */
   readonly label: string;
+  /** Which option or variable named the target, or that none did: for the error of a server that cannot be reached. */
+  readonly source: string;
 }
 
 /** The default `ttl` of `connect`. */
@@ -105,7 +108,7 @@ export function whereOf(given: PlaceOptions, lease = 0): Where {
     ...(password ? { password } : {}),
     ...(tls === undefined ? {} : { tls }),
   };
-  return { target, options, label };
+  return { target, options, label, source: sourceOf(given) };
 }
 
 /** How long a restarted server of a quorum has no vote; 0 if it has all its data again. */
@@ -114,10 +117,34 @@ function longest({ longestLease = LONGEST_LEASE_MS }: PlaceOptions, lease: numbe
 }
 
 /** Connects, and reports warnings. Events of the connection do not matter to a short command. */
-export async function open({ target, options }: Where): Promise<LockManager> {
-  const locks = await connect(target, options);
+export async function open({ target, options, source }: Where): Promise<LockManager> {
+  const locks = await connect(target, options).catch((error) => {
+    throw withSource(error, source);
+  });
   locks.on('warning', ({ message }) => say(message));
   return locks;
+}
+
+/** The error of `connect` for people at a command line: where its server was named, in place of the advice to a program. */
+export function withSource(error: unknown, source: string): unknown {
+  if (error instanceof Error && isUnreachable(error)) {
+    error.message = `${error.message.replace(WAIT_ADVICE, '')}; ${source}`;
+  }
+  return error;
+}
+
+function sourceOf(given: PlaceOptions): string {
+  const option = (['url', 'sentinel', 'cluster', 'quorum'] as const).find((name) => given[name]);
+  if (option !== undefined) return `--${option} named it`;
+  const variable = ['HOLDFAST_URL', 'REDIS_URL'].find((name) => process.env[name]);
+  if (variable !== undefined) return `the variable ${variable} named it`;
+  return 'no option and no variable named a server: give --url, or set HOLDFAST_URL';
+}
+
+/** Refuses a URL where the name of a lock belongs, or a pattern. */
+export function lockName(text: string): string {
+  if (!/^(?:redis|valkey)s?:\/\/|^unix:\/\//.test(text)) return text;
+  throw new UsageError('a URL is no name of a lock: name the server with --url');
 }
 
 function targetOf({

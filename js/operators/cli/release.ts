@@ -7,7 +7,7 @@ import { isDone, type LockView, nameOf, tokensOf, viewOf } from '../views/lock-v
 import { EXIT_CODES, Exit, say, UsageError } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';
-import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { lockName, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { print, printJson } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
@@ -33,7 +33,7 @@ export function addRelease(program: Command, end: (code: number) => void): void 
     .command('release')
     .summary('take a lock away from its holder')
     .description('Take a lock away from its holder. Asks first.')
-    .argument('<name>', "the lock's name")
+    .argument('<name>', "the lock's name", lockName)
     .option('--done', 'also a slot of runOnce that is done: its job may run again')
     .option('--foreign', 'also delete the value of other code than holdfast')
     .option('-y, --yes', 'do not ask');

@@ -119,12 +119,12 @@ async function serve(options: UiOptions): Promise<number> {
 }
 
 /** The servers of a quorum, each read by itself: a quorum cannot say who holds its locks. */
-async function openServers({ target, options }: Where): Promise<OpenServer[]> {
+async function openServers({ target, options, source }: Where): Promise<OpenServer[]> {
   const { longestLease, ...rest } = options;
   const named = typeof target === 'object' && 'quorum' in target ? target.quorum : [];
   const servers = named.map((server) => {
     const { label } = checkTarget(server);
-    return new OpenServer({ target: server, options: rest, label });
+    return new OpenServer({ target: server, options: rest, label, source });
   });
   await Promise.all(servers.map((each) => each.connect()));
   return servers;

@@ -18,7 +18,15 @@ import {
 import { Observer } from '../views/observer.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { fenceOf, type SortKey, sorted, sortOption, watchedTableOf } from './lock-tables.js';
-import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import {
+  duration,
+  lockName,
+  open,
+  type PlaceOptions,
+  type Where,
+  whereOf,
+  withPlace,
+} from './options.js';
 import { Screen } from './screen.js';
 import { print, printJson } from './terminal.js';
 
@@ -53,7 +61,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     .command('watch')
     .summary('watch locks change hands')
     .description('Show the locks that are held or waited for, and keep showing them.')
-    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
+    .argument('[pattern]', 'names: * stands for any text, ? for one character', lockName, '*')
     .addOption(
       new Option('--interval <time>', 'how often to look')
         .argParser(interval)
