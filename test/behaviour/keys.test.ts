@@ -29,7 +29,7 @@ test('acquire: a value of other code is respected, even without an expiry', asyn
   await assert.rejects(locks.acquire('foreign', { wait: 50 }), (error: Record<string, unknown>) => {
     assert.equal(error['holderLabel'], undefined);
     assert.equal(error['remaining'], undefined);
-    assert.match(String(error['message']), /held by other code without an end to its lease/);
+    assert.match(String(error['message']), /held by other code, and its lease has no end/);
     return true;
   });
   assert.equal(await server.admin.get('lock:foreign'), 'old code');

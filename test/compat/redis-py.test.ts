@@ -49,7 +49,7 @@ test('redis-py: its lock without a lease keeps us out until it is released', asy
     assert.ok(error instanceof holdfast.LockTimeoutError);
     assert.match(
       error.message,
-      /it is held by other code without an end to its lease, and the caller was number 1 in the wait queue$/,
+      /it is held by other code, and its lease has no end; the caller was number 1 in the wait queue$/,
     );
     assert.equal(error.remaining, undefined);
     return true;
