@@ -2,7 +2,7 @@
 
 import { Argument, type Command, type Option } from 'commander';
 import { EXIT_CODES, Exit } from './exit.js';
-import { print } from './terminal.js';
+import { helpText, print } from './terminal.js';
 
 type Shell = 'bash' | 'fish' | 'zsh';
 
@@ -28,7 +28,7 @@ export function addCompletion(program: Command, end: (code: number) => void): vo
     .summary('print a script that completes commands in a shell')
     .description('Print a script by which a shell completes commands and options.')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(WRITERS)))
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action((shell: Shell) => {
       print(WRITERS[shell](program));
       end(Exit.Done);

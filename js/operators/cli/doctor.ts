@@ -12,7 +12,7 @@ import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
 import { type PlaceOptions, type Where, whereOf, withPlace, withSource } from './options.js';
 import { judgeRights, questions, rights } from './rights.js';
-import { type Paint, paint, print, printJson } from './terminal.js';
+import { helpText, type Paint, paint, print, printJson, wrapped } from './terminal.js';
 
 interface DoctorOptions extends PlaceOptions {
   readonly aclUser?: string;
@@ -52,7 +52,7 @@ export function addDoctor(program: Command, end: (code: number) => void): void {
       new Option('--acl-user <name>', 'the user whose rights are checked (default: the login)'),
     );
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (options: DoctorOptions) => {
       end(await doctor(options));
     });
@@ -172,8 +172,11 @@ function page({ label }: Where, findings: readonly Finding[]): string {
 function linesOf({ check, level, message, advice }: Finding): string[] {
   const [word, colour] = MARKS[level];
   const mark = paint(process.stdout, colour, word.padEnd(MARK_WIDTH));
-  const line = `  ${mark}  ${check.padEnd(CHECK_WIDTH)}  ${printable(message)}`;
-  return advice === undefined ? [line] : [line, `${' '.repeat(ADVICE_INDENT)}→ ${advice}`];
+  // Without its colours, which have no width.
+  const said = wrapped(`${' '.repeat(ADVICE_INDENT)}${printable(message)}`, ADVICE_INDENT);
+  const line = `  ${mark}  ${check.padEnd(CHECK_WIDTH)}  ${said.trimStart()}`;
+  if (advice === undefined) return [line];
+  return [line, wrapped(`${' '.repeat(ADVICE_INDENT)}→ ${advice}`, ADVICE_INDENT + 2)];
 }
 
 function verdict(problems: number, warnings: number): string {

@@ -17,6 +17,7 @@ import {
 } from './guarded-command.js';
 import { codeOf } from './job.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
+import { helpText } from './terminal.js';
 import { tellHolder } from './waiting.js';
 
 interface LeadOptions extends PlaceOptions, CommandOptions {
@@ -60,7 +61,7 @@ export function addLead(program: Command, end: (code: number) => void): void {
     .addOption(graceOption())
     .addOption(cleanEnvOption());
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (name: string, words: string[], options: LeadOptions) => {
       end(await lead(name, words, options));
     });

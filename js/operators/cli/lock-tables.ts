@@ -13,7 +13,7 @@ import {
 } from '../views/lock-views.js';
 import type { Observer } from '../views/observer.js';
 import { heldFor, restOf } from '../views/words.js';
-import { paint, table } from './terminal.js';
+import { type Fit, type Paint, paint, table } from './terminal.js';
 
 /** The columns by which a table of locks can be sorted. */
 export type SortKey = 'age' | 'name' | 'wait' | 'waiters';
@@ -62,7 +62,7 @@ export function tableOf(views: readonly LockView[], observer: Observer, now: num
     leaseOf(holder),
     ...queueOf(view),
   ]);
-  return table(heads, rows);
+  return table(heads, rows, { ...FIT, colour: colourOf });
 }
 
 /** The lines of a table of locks that are watched. */
@@ -78,7 +78,21 @@ export function watchedTableOf(
     const changes = String(observer.changesOf(view.name));
     return [heldOf(holder, observer, now), leaseOf(holder), waiting, changes, ...rest];
   });
-  return table([...heads, ...queue], rows);
+  return table([...heads, ...queue], rows, FIT);
+}
+
+/** What a table of locks does without where it is too wide. */
+const FIT: Fit = {
+  shorten: ['NAME', 'HOLDER', 'WAITERS'],
+  leave: ['WAITERS', 'FENCE', 'MODE', 'CHANGES', 'WAITED', 'HELD', 'LEASE'],
+};
+
+/** A lock that nobody holds, a slot that is done, and a queue stand out. */
+function colourOf(head: string, cell: string): Paint | undefined {
+  if (head === 'HOLDER' && cell === 'nobody') return 'dim';
+  if (head === 'MODE' && cell === 'done') return 'green';
+  if (head === 'LEASE' && cell === restOf(null)) return 'yellow';
+  return (head === 'WAITING' || head === 'WAITED') && cell !== '' ? 'yellow' : undefined;
 }
 
 /** A row for each holder of each lock. What concerns the whole lock is in the first row alone. */

@@ -18,7 +18,7 @@ import {
   tableOf,
 } from './lock-tables.js';
 import { lockName, open, type PlaceOptions, whereOf, withPlace } from './options.js';
-import { print, printJson, table } from './terminal.js';
+import { type Fit, helpText, print, printJson, table, wrapped } from './terminal.js';
 
 interface LsOptions extends PlaceOptions {
   readonly sort: SortKey;
@@ -55,7 +55,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .argument('[pattern]', 'names: * stands for any text, ? for one character', lockName, '*')
     .addOption(sortOption());
   withPlace(ls)
-    .addHelpText('after', LS_HELP)
+    .addHelpText('after', helpText(LS_HELP))
     .action(async (pattern: string, options: LsOptions) => {
       end(await list(pattern, options));
     });
@@ -65,7 +65,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .description('Show the holders of a lock and its wait queue.')
     .argument('<name>', "the lock's name", lockName);
   withPlace(show)
-    .addHelpText('after', SHOW_HELP)
+    .addHelpText('after', helpText(SHOW_HELP))
     .action(async (name: string, options: PlaceOptions) => {
       end(await showOne(name, options));
     });
@@ -97,8 +97,14 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
   return view.mode === null && foreign === undefined ? Exit.No : Exit.Done;
 }
 
+const FIT: Fit = {
+  shorten: ['HOLDER', 'WAITER'],
+  leave: ['ASKED', 'CLIENT', 'FENCE', 'MODE'],
+};
+
 function described(view: LockView, foreign?: ForeignHold): string {
-  const { name, mode, holders, waiters } = view;
+  const { name, mode, limit, holders, waiters } = view;
+  const isSemaphore = limit !== null;
   const [observer, now] = [new Observer(), Date.now()];
   observer.look([view], now);
   const shown = `Lock "${printable(name)}"`;
@@ -106,27 +112,29 @@ function described(view: LockView, foreign?: ForeignHold): string {
     `${each.position}`,
     human(each.waited),
     each.mode,
+    ...(isSemaphore ? [`${each.permits}`] : []),
     nameOf(each),
     each.clientId,
   ]);
-  const waiting =
-    waiters.length === 0
-      ? []
-      : ['', headed(table(['POSITION', 'WAITED', 'MODE', 'WAITER', 'CLIENT'], queue))];
+  const permits = isSemaphore ? ['PERMITS'] : [];
+  const queueHeads = ['POSITION', 'WAITED', 'MODE', ...permits, 'WAITER', 'CLIENT'];
+  const waiting = waiters.length === 0 ? [] : ['', headed(table(queueHeads, queue, FIT))];
   if (foreign !== undefined) {
     return [`${shown} is held by other code ${restOf(foreign)}.`, ...waiting].join('\n');
   }
   if (mode === null) return [`${shown} is held by nobody.`, ...waiting].join('\n');
   const rows = holders.map((each) => [
     nameOf(each),
+    ...(isSemaphore ? [`${each.permits}`] : []),
     each.clientId,
     fenceOf(each),
     each.askedAt === null ? '' : moment(each.askedAt),
     heldOf(each, observer, now),
     leaseOf(each),
   ]);
-  const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'ASKED', 'HELD', 'LEASE'], rows));
-  return [`${shown} ${stateOf(view)}.`, '', held, ...waiting].join('\n');
+  const heads = ['HOLDER', ...permits, 'CLIENT', 'FENCE', 'ASKED', 'HELD', 'LEASE'];
+  const held = headed(table(heads, rows, FIT));
+  return [wrapped(`${shown} ${stateOf(view)}.`), '', held, ...waiting].join('\n');
 }
 
 /** How a lock is held, or until when a slot is done. */

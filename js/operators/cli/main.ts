@@ -12,6 +12,7 @@ import { addLead } from './lead.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
+import { helpText } from './terminal.js';
 import { addUi } from './ui.js';
 import { addWatch } from './watch.js';
 
@@ -68,7 +69,7 @@ async function main(): Promise<void> {
     .exitOverride()
     // Errors in the arguments are reported like all others.
     .configureOutput({ outputError: () => {} })
-    .addHelpText('after', HELP);
+    .addHelpText('after', helpText(HELP));
   for (const add of COMMANDS) add(program, end);
   // The words after -- belong to the command that runs under the lock.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);

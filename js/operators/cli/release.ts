@@ -8,7 +8,7 @@ import { EXIT_CODES, Exit, say, UsageError } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';
 import { lockName, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
-import { print, printJson } from './terminal.js';
+import { helpText, print, printJson } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
   readonly done?: true;
@@ -38,7 +38,7 @@ export function addRelease(program: Command, end: (code: number) => void): void 
     .option('--foreign', 'also delete the value of other code than holdfast')
     .option('-y, --yes', 'do not ask');
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (name: string, options: ReleaseOptions) => {
       end(await release(name, options));
     });

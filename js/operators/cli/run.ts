@@ -8,6 +8,7 @@ import type { Lock, LockMode } from '../../lock/lock.js';
 import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/times.js';
 import type { LockManager } from '../../manager/manager.js';
 import { leaveToExpireAtExit } from '../../native/operations.js';
+import { nameOf, viewOf } from '../views/lock-views.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import {
   type CommandOptions,
@@ -18,7 +19,9 @@ import {
   ttlOption,
 } from './guarded-command.js';
 import { codeOf } from './job.js';
+import { leaseOf } from './lock-tables.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
+import { helpText } from './terminal.js';
 import { tellHolder } from './waiting.js';
 
 interface RunOptions extends PlaceOptions, CommandOptions {
@@ -110,7 +113,7 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .addOption(graceOption())
     .addOption(cleanEnvOption());
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (name: string, words: string[], options: RunOptions) => {
       end(await run(name, words, options));
     });
@@ -173,7 +176,8 @@ async function take(
     if (options.ifAvailable !== true) return await locks.acquire(name, { ...wanted, wait, signal });
     const lock = await locks.tryAcquire(name, wanted);
     if (lock !== null) return lock;
-    throw new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}" is not free`, name);
+    const who = options.conflictExitCode === 0 ? '' : await heldBy(locks, name);
+    throw new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}" is not free${who}`, name);
   } catch (error) {
     if (signal.aborted) return codeOf(signal.reason);
     if (exitCodeOf(error) !== Exit.Conflict) throw error;
@@ -183,6 +187,15 @@ async function take(
   } finally {
     waited();
   }
+}
+
+/** Who holds a lock, for the message that it is not free; nothing where that is not known. */
+async function heldBy(locks: LockManager, name: string): Promise<string> {
+  const view = await viewOf(locks, name).catch(() => undefined);
+  const [holder, ...others] = view?.holders ?? [];
+  if (holder === undefined) return '';
+  const more = others.length === 0 ? '' : ` and ${others.length} more`;
+  return `: it is held by ${nameOf(holder)}${more}, lease ${leaseOf(holder)}`;
 }
 
 /** The failure of a command that may be run again for the same slot. */

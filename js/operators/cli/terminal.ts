@@ -33,16 +33,119 @@ export function asJson(document: unknown): string {
   );
 }
 
+/** How a table becomes as narrow as a terminal. */
+export interface Fit {
+  /** The columns whose cells may be shortened in their middle. */
+  readonly shorten: readonly string[];
+  /** The columns that leave where the others do not fit, in this order. */
+  readonly leave: readonly string[];
+  /** The colour of a cell, for a terminal that has colours. */
+  readonly colour?: (head: string, cell: string) => Paint | undefined;
+}
+
+const WHOLE: Fit = { shorten: [], leave: [] };
+
+/** The fewest letters that a shortened column keeps. */
+const SHORTENED_MIN = 14;
+const GAP = 2;
+
+/** The columns of the terminal; other output has no end. */
+export function width(): number {
+  return process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
+}
+
 /** Rows under their heads, each column as wide as its widest cell. What others have written is escaped. */
-export function table(heads: readonly string[], cells: readonly (readonly string[])[]): string[] {
-  const rows = cells.map((row) => row.map(printable));
-  const widths = heads.map((_, i) => Math.max(...[heads, ...rows].map((row) => length(row[i]))));
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, i) => cell + ' '.repeat((widths[i] ?? 0) - length(cell)))
-      .join('  ')
+export function table(
+  heads: readonly string[],
+  cells: readonly (readonly string[])[],
+  fit = WHOLE,
+): string[] {
+  const columns = heads.map((head, i) => {
+    const own = cells.map((row) => printable(row[i] ?? ''));
+    return { head, cells: own, width: Math.max(...[head, ...own].map(length)) };
+  });
+  const shown = fitted(columns, fit);
+  const line = (texts: readonly string[], isHead: boolean) =>
+    texts
+      .map((text, i) => {
+        const { head = '', width = 0 } = shown[i] ?? {};
+        const short = shortened(text, width);
+        const colour = isHead ? undefined : fit.colour?.(head, text);
+        const painted = colour === undefined ? short : paint(process.stdout, colour, short);
+        return painted + ' '.repeat(width - length(short));
+      })
+      .join(' '.repeat(GAP))
       .trimEnd();
-  return [heads, ...rows].map(line);
+  const rows = cells.map((_, row) => shown.map((column) => column.cells[row] ?? ''));
+  return [
+    line(
+      shown.map(({ head }) => head),
+      true,
+    ),
+    ...rows.map((row) => line(row, false)),
+  ];
+}
+
+interface Column {
+  readonly head: string;
+  readonly cells: readonly string[];
+  readonly width: number;
+}
+
+/** The columns that fit, the wide ones among them as narrow as need be. */
+function fitted(all: readonly Column[], { shorten, leave }: Fit): Column[] {
+  const room = width();
+  const least = ({ head, width }: Column) =>
+    shorten.includes(head) ? Math.min(width, Math.max(SHORTENED_MIN, head.length)) : width;
+  const total = (columns: readonly Column[], of: (column: Column) => number) =>
+    columns.reduce((sum, column) => sum + of(column) + GAP, -GAP);
+  let shown = [...all];
+  for (const head of leave) {
+    if (total(shown, least) <= room) break;
+    shown = shown.filter((column) => column.head !== head);
+  }
+  // The widest gives a letter at a time, so that the others keep theirs.
+  const widths = new Map(shown.map((column) => [column, column.width]));
+  const widthOf = (column: Column) => widths.get(column) ?? 0;
+  for (let over = total(shown, widthOf) - room; over > 0; over -= 1) {
+    const able = shown.filter((column) => widthOf(column) > least(column));
+    const [widest] = able.sort((a, b) => widthOf(b) - widthOf(a));
+    if (widest === undefined) break;
+    widths.set(widest, widthOf(widest) - 1);
+  }
+  return shown.map((column) => ({ ...column, width: widthOf(column) }));
+}
+
+/** A text without its middle: names often differ at their ends. */
+function shortened(text: string, most: number): string {
+  const letters = [...text];
+  if (letters.length <= most) return text;
+  const end = Math.floor((most - 1) / 2);
+  return [...letters.slice(0, most - 1 - end), '…', ...letters.slice(letters.length - end)].join(
+    '',
+  );
+}
+
+/** Breaks a text at words, to lines of the terminal; `indent` is that of its lines but the first. */
+export function wrapped(text: string, indent = 0, most = width()): string {
+  if (length(text) <= most) return text;
+  const lines = [''];
+  for (const word of text.split(/(?<=\S)(?= )/)) {
+    const last = lines.at(-1) ?? '';
+    if (last.trim() === '' || length(last + word) <= most) lines[lines.length - 1] = last + word;
+    else lines.push(' '.repeat(indent) + word.trimStart());
+  }
+  return lines.join('\n');
+}
+
+/** A text of the help: its paragraphs are joined, and broken anew; an indented line is one of a list, or an example. */
+export function helpText(text: string): () => string {
+  return () => {
+    const lines = text.replaceAll(/(?<=\n[^\s\n][^\n]*[^:\n])\n(?=[^\s\n])/g, ' ').split('\n');
+    return lines
+      .map((line) => wrapped(line, /^ +\S+(?: \S+)* {2,}/.exec(line)?.[0].length ?? 0))
+      .join('\n');
+  };
 }
 
 function length(text = ''): number {

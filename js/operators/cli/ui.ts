@@ -21,7 +21,7 @@ import {
   whole,
   withPlace,
 } from './options.js';
-import { print, printJson } from './terminal.js';
+import { helpText, print, printJson } from './terminal.js';
 
 interface UiOptions extends PlaceOptions {
   readonly host: string;
@@ -72,7 +72,7 @@ export function addUi(program: Command, end: (code: number) => void): void {
         .default(INTERVAL_MS, '1s'),
     );
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (options: UiOptions) => {
       end(await serve(options));
     });

@@ -28,7 +28,7 @@ import {
   withPlace,
 } from './options.js';
 import { Screen } from './screen.js';
-import { print, printJson } from './terminal.js';
+import { helpText, print, printJson } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
   readonly interval: number;
@@ -69,7 +69,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     )
     .addOption(sortOption());
   withPlace(command)
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (pattern: string, options: WatchOptions) => {
       end(await watch(pattern, options));
     });

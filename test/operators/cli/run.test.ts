@@ -127,7 +127,11 @@ test('69 if no server can be reached, and the command is not run', async () => {
 test('75 if another client holds it, or the code of -E; with -E 0 in silence', async () => {
   await using _ = await locks.acquire('held', { label: 'web-1' });
   const now = await ends(75, env, 'run', 'held', '--if-available', '--', 'echo', 'ran');
-  assert.deepEqual([now.stdout, now.stderr], ['', 'holdfast: lock "held" is not free\n']);
+  assert.equal(now.stdout, '');
+  assert.match(
+    now.stderr,
+    /^holdfast: lock "held" is not free: it is held by web-1, lease \d\S*s\n$/,
+  );
   const later = await ends(75, env, 'run', 'held', '--wait', '50ms', '--', 'echo', 'ran');
   assert.equal(later.stdout, '');
   assert.match(later.stderr, /^holdfast: lock "held" was not free within .* held by "web-1"/);
@@ -149,14 +153,11 @@ test('75 if another client holds it, or the code of -E; with -E 0 in silence', a
 });
 
 test('with --json its own errors are documents, also for wrong usage', async () => {
-  await using _ = await locks.acquire('held');
+  await using _ = await locks.acquire('held', { label: 'web-1' });
   const busy = await ends(75, env, 'run', 'held', '--json', '--if-available', '--', 'true');
-  const { error } = JSON.parse(busy.stderr);
-  assert.deepEqual(error, {
-    code: 'ERR_LOCK_HELD',
-    message: 'lock "held" is not free',
-    lock: 'held',
-  });
+  const { code, message, lock } = JSON.parse(busy.stderr).error;
+  assert.deepEqual([code, lock], ['ERR_LOCK_HELD', 'held']);
+  assert.match(message, /^lock "held" is not free: it is held by web-1, lease /);
   const wrong = await ends(64, env, 'run', '--json');
   assert.equal(JSON.parse(wrong.stderr).error.code, 'ERR_USAGE');
   const own = await ends(127, env, 'run', 'free', '--', 'no-such-command', '--json');
