@@ -39,6 +39,8 @@ export const SECTIONS = [
       ['The page for operators', 'docs/ui.md'],
       ['Observability', 'docs/observability.md'],
       ['Servers and services', 'docs/servers.md'],
+      ['Services at a failover', 'docs/services.md'],
+      ['Costs', 'docs/costs.md'],
     ],
   },
   {
