@@ -35,6 +35,15 @@ for (const page of pages()) {
   }
 }
 
+/** Pages whose first example a reader copies by itself. */
+for (const page of pages().filter((each) => each.startsWith('docs/'))) {
+  const example = blocksOf(page).find(({ language }) => /^(ts|js)\b/.test(language));
+  if (example === undefined || !/(?<!\.)\blocks\b/.test(example.code)) continue;
+  test(`the first example of ${page} makes or takes the manager that it uses`, () => {
+    assert.match(example.code, /const locks = await connect\(|\(locks\b|\blocks: LockManager\b/);
+  });
+}
+
 /** What else has links: pages whose code is shown, not taught. */
 const others = ['CONTRIBUTING.md'].concat(
   readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
