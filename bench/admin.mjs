@@ -45,6 +45,11 @@ export class Admin {
     return bytes;
   }
 
+  /** How many connections were made so far. */
+  async connections() {
+    return Number(parse(await this.#client.info('stats')).total_connections_received);
+  }
+
   async version() {
     const info = parse(await this.#client.info('server'));
     return info.valkey_version === undefined

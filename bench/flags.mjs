@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { CLUSTER } from './cluster/workload.mjs';
 import { CONTENDED } from './contended/workload.mjs';
 import { DELAY } from './delay/workload.mjs';
+import { DROP_INS_WORKLOAD } from './dropins/workload.mjs';
 import { HELD } from './held/workload.mjs';
 import { LIMIT } from './limit/workload.mjs';
 import { BEFORE, BEFORE_FOLDER, PEERS } from './pairs/peers.mjs';
@@ -25,6 +26,7 @@ const WORKLOADS = [
   SHARED,
   CLUSTER,
   QUORUM,
+  DROP_INS_WORKLOAD,
 ];
 
 /** For every day: shorter runs of the most important workloads, in under two minutes. */

@@ -1,0 +1,96 @@
+// The drop-in packages beside the libraries whose API they have. Both sides run the same code, but for the import; each
+// has one client, or one per server.
+
+const TTL_MS = 10_000;
+const PATIENCE_MS = 600_000;
+const PERMITS = 10;
+/** Polls as often as a caller would who wants a busy lock soon. */
+const REDLOCK = { retryCount: -1, retryDelay: 10, retryJitter: 5 };
+const SEMAPHORE = { lockTimeout: TTL_MS, acquireTimeout: PATIENCE_MS };
+
+/** The core, whose CPU time is the measure of the drop-ins. */
+export const CORE = 'holdfast';
+
+/**
+ * `id`: the class. `original` and `dropIn`: imports of the module that has it. `use(module, clients)` answers `acquire(name)`,
+ * and `release(name, lock)`. `servers`: how many it locks on.
+ */
+export const DROP_INS = [
+  {
+    id: 'redlock 5',
+    original: () => import('redlock5'),
+    dropIn: () => import('../../dist/adapters/redlock/index.mjs'),
+    use: useRedlock5,
+  },
+  {
+    id: 'redlock 4',
+    original: () => import('redlock4'),
+    dropIn: () => import('../../dist/adapters/redlock4/index.mjs'),
+    use: useRedlock4,
+  },
+  ...semaphores({
+    Mutex: ({ Mutex }, [client], name) => new Mutex(client, name, SEMAPHORE),
+    Semaphore: ({ Semaphore }, [client], name) => new Semaphore(client, name, PERMITS, SEMAPHORE),
+    MultiSemaphore: ({ MultiSemaphore }, [client], name) =>
+      new MultiSemaphore(client, name, PERMITS, 2, SEMAPHORE),
+    RedlockMutex: ({ RedlockMutex }, clients, name) => new RedlockMutex(clients, name, SEMAPHORE),
+  }),
+];
+
+/** Opens a side of a drop-in, or the core, which needs no client of a service. */
+export async function open(id, side, urls) {
+  if (id === CORE) return openCore(urls[0]);
+  const { [side]: load, use, servers = 1 } = DROP_INS.find((each) => each.id === id);
+  const module = await load();
+  return use(module, await clientsOf(urls.slice(0, servers)));
+}
+
+async function openCore(url) {
+  const { connect } = await import('../../dist/index.mjs');
+  const locks = await connect(url, { ttl: TTL_MS, wait: PATIENCE_MS });
+  return {
+    acquire: (name) => locks.acquire(name),
+    release: (_name, lock) => lock.release(),
+  };
+}
+
+function useRedlock5({ default: Redlock }, clients) {
+  const redlock = new Redlock(clients, REDLOCK);
+  redlock.on('error', () => {});
+  return {
+    acquire: (name) => redlock.acquire([name], TTL_MS),
+    release: (_name, lock) => lock.release(),
+  };
+}
+
+function useRedlock4({ default: Redlock }, clients) {
+  const redlock = new Redlock(clients, REDLOCK);
+  return {
+    acquire: (name) => redlock.lock(name, TTL_MS),
+    release: (_name, lock) => lock.unlock(),
+  };
+}
+
+function semaphores(makers) {
+  return Object.entries(makers).map(([id, make]) => ({
+    id,
+    ...(id === 'RedlockMutex' ? { servers: 3 } : {}),
+    original: () => import('redis-semaphore'),
+    dropIn: () => import('../../dist/adapters/redis-semaphore/index.mjs'),
+    use: (module, clients) => ({
+      async acquire(name) {
+        const lock = make(module, clients, name);
+        await lock.acquire();
+        return lock;
+      },
+      release: (_name, lock) => lock.release(),
+    }),
+  }));
+}
+
+async function clientsOf(urls) {
+  const { Redis } = await import('ioredis');
+  const clients = urls.map((url) => new Redis(url, { lazyConnect: true }));
+  await Promise.all(clients.map((client) => client.connect()));
+  return clients;
+}
