@@ -43,6 +43,7 @@ import { originOf, withOrigin } from '../lock/origins.js';
 import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
 import { gather, type LockSnapshot } from '../lock/query.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
+import type { AcquireRequest } from '../lock/request.js';
 import { NativeChannel } from '../native/channel.js';
 import { CLOSED, NoticeCode } from '../native/records.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
@@ -65,6 +66,9 @@ import {
   type Warning,
   warningOf,
 } from './warnings.js';
+
+/** The options of an acquire, checked. @internal */
+export type PreparedRequest = AcquireRequest;
 
 /** A hundred years: the core counts in µs, which JavaScript has to count as well. */
 const ADVANCE_MS_MAX = 100 * 366 * 86_400_000;
@@ -438,6 +442,34 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
     }
     if (owner === undefined) throw taker.notHeld(name);
     return adoptOfOwner(taker, name, owner, request);
+  }
+
+  /**
+   * Checks options once, for many calls of `acquirePrepared`. `waits`: whether these wait while the lock is held.
+   *
+   * @internal
+   */
+  prepare(options: AcquireOptions, waits: boolean): AcquireRequest {
+    const check = waits ? checkAcquireOptions : checkTryAcquireOptions;
+    const request = check(options, this.#taker.defaults);
+    this.#taker.checkRequest(request, '');
+    return request;
+  }
+
+  /**
+   * Acquires a lock by a request of `prepare`: `null` if it is held and the request does not wait. For callers that do not use
+   * `request`, so that no request is around the call.
+   *
+   * @internal
+   */
+  acquirePrepared(name: string, request: AcquireRequest): Promise<HeldLock | null> {
+    try {
+      this.#taker.checkNames(name);
+      const traced = withOrigin(request, this.acquirePrepared);
+      return this.#taker.take(name, traced) as Promise<HeldLock | null>;
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /**
