@@ -1,12 +1,10 @@
 import { LockTimeoutError, LockLostError as Lost } from '../../base/errors.js';
-import { readClients } from '../../connect/clients/read-clients.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
 import { Name } from './name.js';
 import { type Checked, checkOptions, type HolderOptions, type Share } from './options.js';
-import { Possession } from './possession.js';
-import { Refresher } from './refresher.js';
+import { type Acts, Possession } from './possession.js';
 import { Taking, type Terms } from './taking.js';
 import { Turns } from './turns.js';
 
@@ -38,13 +36,8 @@ function throwIt(error: LostLockError): never {
   throw error;
 }
 
-/** One acquire. */
-interface Attempt {
-  /** How long it has waited for its turn, in ms. */
-  readonly spent: number;
-  /** Why it failed. */
-  cause?: Error;
-}
+/** Set by the class, whose private parts they use. */
+let ACTS: Acts<Lock>;
 
 /**
  * The common part of all locks of redis-semaphore. As there, a subclass may set `_key`, and replace `_acquire`,
@@ -60,12 +53,14 @@ export abstract class Lock {
   readonly #options: Checked;
   readonly #onLockLost: LockLostCallback;
   readonly #name: Name;
-  readonly #possession: Possession;
+  readonly #possession: Possession<Lock>;
   readonly #taking: Taking;
   /** The turns of a semaphore; a mutex has none. */
   readonly #turns: Turns | undefined;
-  /** The last one; a refresh that fails says so here as well. */
-  #attempt: Attempt = { spent: 0 };
+  /** How long the acquire has waited for its turn, in ms. */
+  #spent = 0;
+  /** Why the last acquire or refresh has failed. */
+  #cause: Error | undefined;
 
   /** @internal */
   protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
@@ -75,10 +70,9 @@ export abstract class Lock {
     const share: Share =
       limit === undefined ? {} : { mode: 'shared', limit, ...(permits ? { permits } : {}) };
     const checked = checkOptions(options);
-    readClients(clients);
     const connection = Connection.of(clients);
-    const name = new Name(connection, share, checked);
-    const possession = this.#newPossession(checked);
+    const name = new Name(share, checked);
+    const possession = new Possession(checked.acquiredExternally, this, ACTS, checked);
     this.#share = share;
     this.#options = checked;
     this.#onLockLost = options?.onLockLost ?? throwIt;
@@ -115,7 +109,7 @@ export abstract class Lock {
    */
   async acquire(abortSignal?: AbortSignal): Promise<void> {
     if (await this.tryAcquire(abortSignal)) return;
-    const { cause } = this.#attempt;
+    const cause = this.#cause;
     throw new TimeoutError(
       `Acquire ${this._kind} ${this._key} timeout`,
       cause === undefined ? {} : { cause },
@@ -124,8 +118,15 @@ export abstract class Lock {
 
   /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    if (this.#turns === undefined) return this.#try(abortSignal, 0);
-    return this.#turns.next((waited) => this.#try(abortSignal, waited), abortSignal);
+    const turns = this.#turns;
+    if (turns === undefined) return this.#try(abortSignal, 0);
+    const began = turns.take() ? undefined : performance.now();
+    if (began !== undefined) await turns.wait(abortSignal);
+    try {
+      return await this.#try(abortSignal, began === undefined ? 0 : performance.now() - began);
+    } finally {
+      turns.pass();
+    }
   }
 
   /** Ends the renewal: the lock stays held until it is released or `lockTimeout` is over. */
@@ -160,7 +161,7 @@ export abstract class Lock {
     if (permits > limit)
       return this.#fail(new Error(`${permits} permits are more than the limit, ${limit}`));
     try {
-      const acquired = await this.#taking.acquire(this.#terms, this.#attempt.spent, abortSignal);
+      const acquired = await this.#taking.acquire(this.#terms, this.#spent, abortSignal);
       return acquired || this.#fail(new Error('others hold it'));
     } catch (error) {
       if (error instanceof LockTimeoutError) return this.#fail(error);
@@ -196,7 +197,7 @@ export abstract class Lock {
     signal?.throwIfAborted();
     if (this.#turns !== undefined && this.isAcquired) return true;
     // The cause stays: the caller of the attempt before may not have read it yet.
-    this.#attempt = { ...this.#attempt, spent };
+    this.#spent = spent;
     if (this.#possession.isExternal && !this.#isReplaced) {
       await this.#taking.open(this._key, signal);
       signal?.throwIfAborted();
@@ -208,22 +209,19 @@ export abstract class Lock {
   }
 
   #fail(cause: Error): false {
-    this.#attempt.cause = cause;
+    this.#cause = cause;
     return false;
   }
 
-  #newPossession({ acquiredExternally, renew, refreshInterval }: Checked): Possession {
-    const refresher = new Refresher(refreshInterval, async () => {
-      if ((await this._refresh()) || !this.#possession.isBelieved) return;
-      this.#possession.lose(this.#attempt.cause);
-    });
-    return new Possession(acquiredExternally, {
-      renew,
-      refreshInterval,
-      refresher,
-      isReplaced: () => this.#isReplaced,
-      onLost: (cause) => this.#report(cause),
-    });
+  static {
+    ACTS = {
+      isReplaced: (lock) => lock.#isReplaced,
+      onLost: (lock, cause) => lock.#report(cause),
+      async refresh(lock) {
+        if ((await lock._refresh()) || !lock.#possession.isBelieved) return;
+        lock.#possession.lose(lock.#cause);
+      },
+    };
   }
 
   #report(cause: Error | undefined): void {

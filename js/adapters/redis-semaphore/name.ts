@@ -1,5 +1,4 @@
 import type { SharedHandle } from '../../lock/lock.js';
-import type { Connection } from '../redlock/connection.js';
 import { newIdentifier, type Share, tokenFor } from './options.js';
 import type { SharedHold } from './shared-hold.js';
 
@@ -10,17 +9,14 @@ import type { SharedHold } from './shared-hold.js';
  * @internal
  */
 export class Name {
-  readonly #connection: Connection;
   readonly #share: Share;
   readonly #suffix: string;
   #text: string | undefined;
 
   constructor(
-    connection: Connection,
     share: Share,
     given: { readonly identifier: string | undefined; readonly identifierSuffix: string },
   ) {
-    this.#connection = connection;
     this.#share = share;
     this.#suffix = given.identifierSuffix;
     this.#text = given.identifier;
@@ -37,7 +33,7 @@ export class Name {
 
   /** Tells the name to a caller: that of `hold`, or a new one, if it has none yet. */
   tell(key: string, hold: SharedHold | undefined): string {
-    this.#text ??= tokenOf(hold) ?? newIdentifier(this.#suffix, this.#share);
+    this.#text ??= tokenOf(hold) ?? newIdentifier(this.#suffix);
     this.show(key, hold);
     return this.#text;
   }
@@ -49,7 +45,7 @@ export class Name {
 
   /** Lets the objects of this process find `hold` by the name, if it was told. */
   show(key: string, hold: SharedHold | undefined): void {
-    if (this.token !== undefined) hold?.tell(this.#connection, key, this.token);
+    if (this.token !== undefined) hold?.tell(key, this.token);
   }
 }
 

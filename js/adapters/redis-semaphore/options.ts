@@ -1,13 +1,13 @@
 /** The options of redis-semaphore, and their checks. */
 
+import { randomUUID } from 'node:crypto';
 import { clientOf, termsOf, writeToken } from '../../base/tokens.js';
-import { TTL_MS_MIN } from '../../lock/times.js';
-import { native } from '../../native/addon.js';
+import { leaseOf } from '../redlock/settings.js';
 
 /** Times of a lock, in ms. */
 export interface TimeoutOptions {
   /**
-   * How long the lock stays held if this process dies. Less than 50 counts as 50.
+   * How long the lock stays held if this process dies. Less than 50 counts as 50, with one warning.
    *
    * @default 10000
    */
@@ -118,7 +118,7 @@ export function checkOptions(options: HolderOptions = {}): Checked {
     throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
   }
   const { lockTimeout: lease = defaultTimeoutOptions.lockTimeout } = options;
-  const lockTimeout = Math.max(TTL_MS_MIN, lease);
+  const lockTimeout = leaseOf(lease);
   const { acquireTimeout = defaultTimeoutOptions.acquireTimeout } = options;
   const { retryInterval = defaultTimeoutOptions.retryInterval } = options;
   const { acquireAttemptsLimit: limit = defaultTimeoutOptions.acquireAttemptsLimit } = options;
@@ -146,9 +146,9 @@ export interface Share {
   readonly permits?: number;
 }
 
-/** A new token, with a suffix for people. @internal */
-export function newIdentifier(suffix: string, share: Share): string {
-  return writeToken(native.Bridge.newClient(), 1, severalOf(share), suffix);
+/** A new UUID, with a suffix for people. @internal */
+export function newIdentifier(suffix: string): string {
+  return suffix === '' ? randomUUID() : `${randomUUID()}-${suffix}`;
 }
 
 /** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */

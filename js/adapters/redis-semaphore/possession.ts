@@ -1,9 +1,14 @@
 /** Whether an object has its lock, and how it learns that it has it no more. */
 
 import type { HeldLock } from '../../lock/held-lock.js';
-import type { Refresher } from './refresher.js';
+import type { Connection } from '../redlock/connection.js';
+import { Refresher } from './refresher.js';
 import { type Holder, type ServerLock, SharedHold } from './shared-hold.js';
 import { ValueHold } from './value-hold.js';
+
+const FREE = { is: 'free' } as const;
+/** Another process has acquired it, and this object is to take it over. */
+const EXTERNAL = { is: 'external' } as const;
 
 /** A hold, and whether this object wants it refreshed. */
 interface Refreshable<Hold> {
@@ -12,9 +17,8 @@ interface Refreshable<Hold> {
 }
 
 type State =
-  | { readonly is: 'free' }
-  /** Another process has acquired it, and this object is to take it over. */
-  | { readonly is: 'external' }
+  | typeof FREE
+  | typeof EXTERNAL
   /** The server counts it as held, the object does not: an acquire or a release has not ended. */
   | ({ readonly is: 'between'; readonly before: 'free' | 'external' } & Refreshable<SharedHold>)
   | ({ readonly is: 'held' } & Refreshable<SharedHold>)
@@ -24,29 +28,37 @@ type State =
   | ({ readonly is: 'own' } & Refreshable<SharedHold | undefined>);
 
 /** The choices of an object about its lock. @internal */
-export interface Owner {
+export interface Choices {
   /** Whether the lock is to be refreshed. */
   readonly renew: boolean;
   /** When a refresh would find out that another object has released it, in ms. */
   readonly refreshInterval: number;
-  /** Refreshes a lock that no manager renews. */
-  readonly refresher: Refresher;
+}
+
+/** What the class of an object does with it: one for all objects, since some services make one for each lock. @internal */
+export interface Acts<Of> {
   /** Whether a subclass has its own way to acquire or to refresh the lock. */
-  isReplaced(): boolean;
+  isReplaced(object: Of): boolean;
+  /** Refreshes a lock that no manager renews. */
+  refresh(object: Of): Promise<void>;
   /** A lock that is to be refreshed is lost. */
-  onLost(cause: Error | undefined): void;
+  onLost(object: Of, cause: Error | undefined): void;
 }
 
 /** @internal */
-export class Possession {
-  readonly #owner: Owner;
-  readonly #holder: Holder;
+export class Possession<Of = unknown> implements Holder {
+  readonly #object: Of;
+  readonly #acts: Acts<Of>;
+  readonly #choices: Choices;
+  /** Made when it is first needed. */
+  #refresher: Refresher | undefined;
   #state: State;
 
-  constructor(isExternal: boolean, owner: Owner) {
-    this.#owner = owner;
-    this.#state = { is: isExternal ? 'external' : 'free' };
-    this.#holder = this.#asHolder();
+  constructor(isExternal: boolean, object: Of, acts: Acts<Of>, choices: Choices) {
+    this.#object = object;
+    this.#acts = acts;
+    this.#choices = choices;
+    this.#state = isExternal ? EXTERNAL : FREE;
   }
 
   /** Whether the lock is held now. */
@@ -57,29 +69,31 @@ export class Possession {
 
   /** Whether the object has got it, and has not been told of its end. */
   get isBelieved(): boolean {
-    return ['held', 'own', 'released'].includes(this.#state.is);
+    const { is } = this.#state;
+    return is === 'held' || is === 'own' || is === 'released';
   }
 
   /** Whether it is to be taken over. */
   get isExternal(): boolean {
-    return this.#without === 'external';
+    return this.#without === EXTERNAL;
   }
 
   get hold(): SharedHold | undefined {
-    return 'hold' in this.#state ? this.#state.hold : undefined;
+    const state = this.#state;
+    return 'hold' in state ? state.hold : undefined;
   }
 
   /** Has a lock that was just acquired; the caller of the acquire does not know it yet. */
-  begin(lock: ServerLock): void {
-    this.hold?.leave(this.#holder);
-    this.#have(new SharedHold(lock, this.#holder));
+  begin(connection: Connection, lock: ServerLock): void {
+    this.hold?.leave(this);
+    this.#have(new SharedHold(connection, lock, this));
   }
 
   /** Has a lock beside the objects of this process that hold it. */
   async join(shared: SharedHold, take: () => Promise<HeldLock>): Promise<void> {
     this.#have(shared);
     try {
-      await shared.takeOver(this.#holder, take);
+      await shared.takeOver(this, take);
     } catch (error) {
       this.#drop();
       throw error;
@@ -88,20 +102,28 @@ export class Possession {
 
   /** The acquire has succeeded. The lock may have been lost since. */
   settle(): void {
-    const { renew, refresher } = this.#owner;
+    const { renew } = this.#choices;
     const { hold } = this;
-    if (this.#owner.isReplaced()) this.#become({ is: 'own', hold, isRefreshed: renew });
+    const isReplaced = this.#acts.isReplaced(this.#object);
+    if (isReplaced) this.#become({ is: 'own', hold, isRefreshed: renew });
     else if (hold !== undefined) this.#become({ is: 'held', hold, isRefreshed: renew });
-    else if (this.#state.is === 'external') this.#become({ is: 'free' });
-    const isUnrenewed = this.#state.is === 'held' && hold?.lock instanceof ValueHold;
-    if (renew && (isUnrenewed || this.#state.is === 'own')) refresher.start();
-    else refresher.stop();
+    else if (this.#state.is === 'external') this.#become(FREE);
+    const isUnrenewed = !isReplaced && hold?.lock instanceof ValueHold;
+    if (renew && (isUnrenewed || isReplaced)) this.#startRefresh();
+    else this.#refresher?.stop();
+  }
+
+  #startRefresh(): void {
+    const { refreshInterval } = this.#choices;
+    const refresh = () => this.#acts.refresh(this.#object);
+    this.#refresher ??= new Refresher(refreshInterval, refresh);
+    this.#refresher.start();
   }
 
   /** Ends the refresh. The lock stays held. */
   async stopRefresh(): Promise<void> {
     const state = this.#state;
-    this.#owner.refresher.stop();
+    this.#refresher?.stop();
     if (state.is === 'released') this.#become({ is: 'released', timer: undefined });
     if ('isRefreshed' in state) state.isRefreshed = false;
     await this.hold?.settle();
@@ -110,14 +132,14 @@ export class Possession {
   /** A release begins: the object does not have the lock any more, but the hold is there to be released. */
   giveUp(): void {
     const { hold } = this;
-    if (hold === undefined) this.#become({ is: 'free' });
+    if (hold === undefined) this.#become(FREE);
     else this.#become({ is: 'between', before: 'free', hold, isRefreshed: false });
   }
 
   /** It is to be taken over again: its release has failed. */
   expect(): void {
     const state = this.#state;
-    if (state.is === 'free') this.#become({ is: 'external' });
+    if (state.is === 'free') this.#become(EXTERNAL);
     else if (state.is === 'between') this.#become({ ...state, before: 'external' });
   }
 
@@ -125,71 +147,70 @@ export class Possession {
   async release(): Promise<void> {
     const { hold } = this;
     this.#drop();
-    await hold?.release(this.#holder);
+    await hold?.release(this);
   }
 
   /** Leaves `hold` to expire, if it is still there. */
   leave(hold: SharedHold | undefined): void {
     if (hold === undefined || this.hold !== hold) return;
     this.#drop();
-    hold.leave(this.#holder);
+    hold.leave(this);
   }
 
   /** A refresh has found out that the lock is lost. */
   lose(cause: Error | undefined): void {
     const { hold } = this;
-    const isTold = this.#isRefreshed;
-    this.#become({ is: this.#without });
-    hold?.leave(this.#holder);
-    if (isTold) this.#owner.onLost(cause);
+    const isTold = this.isRefreshed;
+    this.#become(this.#without);
+    hold?.leave(this);
+    if (isTold) this.#acts.onLost(this.#object, cause);
   }
 
-  get #isRefreshed(): boolean {
+  /** Whether it wants the lock renewed. */
+  get isRefreshed(): boolean {
     const state = this.#state;
     if (state.is === 'released') return state.timer !== undefined;
     return 'isRefreshed' in state && state.isRefreshed;
   }
 
   /** The state that is left when a hold ends that the object does not believe to have. */
-  get #without(): 'free' | 'external' {
+  get #without(): typeof FREE | typeof EXTERNAL {
     const state = this.#state;
     const is = state.is === 'between' ? state.before : state.is;
-    return is === 'external' ? is : 'free';
+    return is === 'external' ? EXTERNAL : FREE;
   }
 
-  #asHolder(): Holder {
-    const isRefreshed = () => this.#isRefreshed;
-    return {
-      get isRefreshed() {
-        return isRefreshed();
-      },
-      lost: (cause) => {
-        if (this.#owner.isReplaced()) return this.#drop();
-        const isTold = this.#isRefreshed && cause !== undefined;
-        this.#become({ is: this.#without });
-        if (isTold) this.#owner.onLost(cause);
-      },
-      released: () => {
-        const finds = this.#isRefreshed && !this.#owner.isReplaced();
-        if (finds) this.#loseLater('another object released it by its identifier');
-        else this.#drop();
-      },
-    };
+  /** The lock is lost; without a cause, by the end of the clients. */
+  lost(cause: Error | undefined): void {
+    if (this.#acts.isReplaced(this.#object)) {
+      this.#drop();
+      return;
+    }
+    const isTold = this.isRefreshed && cause !== undefined;
+    this.#become(this.#without);
+    if (isTold) this.#acts.onLost(this.#object, cause);
+  }
+
+  /** Another object has released it. */
+  released(): void {
+    const finds = this.isRefreshed && !this.#acts.isReplaced(this.#object);
+    if (finds) this.#loseLater('another object released it by its identifier');
+    else this.#drop();
   }
 
   /** Loses the lock when the next refresh would find out. */
   #loseLater(cause: string): void {
     const lose = () => this.lose(new Error(cause));
-    const timer = setTimeout(lose, this.#owner.refreshInterval).unref();
+    const timer = setTimeout(lose, this.#choices.refreshInterval).unref();
     this.#become({ is: 'released', timer });
   }
 
   #have(hold: SharedHold): void {
     const state = this.#state;
-    const has = { hold, isRefreshed: this.#owner.renew };
-    if (state.is === 'own') this.#become({ is: 'own', ...has });
-    else if (this.isBelieved) this.#become({ is: 'held', ...has });
-    else this.#become({ is: 'between', before: this.#without, ...has });
+    const isRefreshed = this.#choices.renew;
+    if (state.is === 'own') this.#become({ is: 'own', hold, isRefreshed });
+    else if (this.isBelieved) this.#become({ is: 'held', hold, isRefreshed });
+    else this.#become({ is: 'between', before: this.#without.is, hold, isRefreshed });
   }
 
   /** Has no hold any more; the object is not told. */
@@ -197,13 +218,13 @@ export class Possession {
     const state = this.#state;
     if (state.is === 'own') state.hold = undefined;
     else if (state.is === 'held') this.#become({ is: 'released', timer: undefined });
-    else if (state.is === 'between') this.#become({ is: this.#without });
+    else if (state.is === 'between') this.#become(this.#without);
   }
 
   /** Changes the state. A lock that is not held is not refreshed. */
   #become(state: State): void {
     if (this.#state.is === 'released') clearTimeout(this.#state.timer);
-    if (state.is !== 'held' && state.is !== 'own') this.#owner.refresher.stop();
+    if (state.is !== 'held' && state.is !== 'own') this.#refresher?.stop();
     this.#state = state;
   }
 }

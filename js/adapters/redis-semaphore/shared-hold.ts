@@ -3,11 +3,11 @@
 import { LockLostError } from '../../base/errors.js';
 import { HeldLock } from '../../lock/held-lock.js';
 import type { Connection } from '../redlock/connection.js';
+import type { Hold } from '../redlock/holds.js';
 
 /** A lock at the server, or on several, as far as this module uses it. @internal */
 export interface ServerLock {
   readonly held: boolean;
-  readonly signal?: AbortSignal;
   extend(ttl: number): Promise<void>;
   release(): Promise<unknown>;
 }
@@ -31,16 +31,21 @@ const known = new WeakMap<Connection, Map<string, SharedHold>>();
  *
  * @internal
  */
-export class SharedHold {
+export class SharedHold implements Hold {
+  place = 0;
+  readonly #connection: Connection;
   #lock: ServerLock;
-  readonly #holders = new Set<Holder>();
+  #holders: Holder[];
   #takeOvers = 0;
+  /** Why the lock was lost from which another is being taken over. */
+  #loss: LockLostError | undefined;
   #forget: (() => void) | undefined;
 
-  constructor(lock: ServerLock, holder: Holder) {
+  constructor(connection: Connection, lock: ServerLock, holder: Holder) {
+    this.#connection = connection;
     this.#lock = lock;
-    this.#holders.add(holder);
-    this.#watch(lock);
+    this.#holders = [holder];
+    if (lock instanceof HeldLock) connection.holds.add(this);
   }
 
   /** The hold of this process under a value of a key. */
@@ -52,15 +57,19 @@ export class SharedHold {
     return this.#lock;
   }
 
+  get held(): HeldLock | undefined {
+    return this.#lock instanceof HeldLock ? this.#lock : undefined;
+  }
+
   get isRefreshed(): boolean {
-    return [...this.#holders].some((holder) => holder.isRefreshed);
+    return this.#holders.some((holder) => holder.isRefreshed);
   }
 
   /** Lets other objects find it by the value that others may know. */
-  tell(connection: Connection, key: string, value: string): void {
+  tell(key: string, value: string): void {
     this.#forget?.();
-    const all = known.get(connection) ?? new Map<string, SharedHold>();
-    known.set(connection, all);
+    const all = known.get(this.#connection) ?? new Map<string, SharedHold>();
+    known.set(this.#connection, all);
     const name = nameOf(key, value);
     all.set(name, this);
     this.#forget = () => {
@@ -74,13 +83,17 @@ export class SharedHold {
     this.#takeOvers += 1;
     try {
       const former = this.#lock;
-      this.#lock = await take();
-      this.#holders.add(holder);
-      this.#watch(this.#lock);
+      const lock = await take();
+      this.#connection.holds.delete(this);
+      this.#lock = lock;
+      this.#holders.push(holder);
+      this.#connection.holds.add(this);
       if (former instanceof HeldLock) await former.stopRenewing();
     } finally {
       this.#takeOvers -= 1;
-      if (!this.#lock.held) this.#lose(this.#lock);
+      const loss = this.#loss;
+      this.#loss = undefined;
+      if (!this.#lock.held) this.lose(loss ?? this.#whyLost());
     }
   }
 
@@ -90,7 +103,7 @@ export class SharedHold {
   }
 
   async release(holder: Holder): Promise<void> {
-    this.#holders.delete(holder);
+    this.#leaveOut(holder);
     this.#forget?.();
     const others = this.#end();
     try {
@@ -102,28 +115,45 @@ export class SharedHold {
 
   /** `holder` holds it no more, and leaves it to the others, or to expire. */
   leave(holder: Holder): void {
-    this.#holders.delete(holder);
-    if (this.#holders.size === 0) this.#forget?.();
+    this.#leaveOut(holder);
+    if (this.#holders.length === 0) {
+      this.#forget?.();
+      this.#connection.holds.delete(this);
+    }
     // If it is not answered, the connection is broken, and the lease ends anyway.
     this.settle().catch(() => {});
   }
 
-  #watch(lock: ServerLock): void {
-    lock.signal?.addEventListener('abort', () => this.#lose(lock), { once: true });
+  lose(cause: LockLostError | undefined): void {
+    if (this.#takeOvers > 0) {
+      this.#loss = cause;
+      return;
+    }
+    this.#forget?.();
+    // The end of the clients is no loss of the lock.
+    const loss = cause?.reason === 'closed' ? undefined : cause;
+    for (const holder of this.#end()) holder.lost(loss);
   }
 
-  #lose(lock: ServerLock): void {
-    if (lock !== this.#lock || this.#takeOvers > 0) return;
-    this.#forget?.();
-    const reason: unknown = lock.signal?.reason;
-    // The end of the clients is no loss of the lock.
-    const isLoss = reason instanceof LockLostError && reason.reason !== 'closed';
-    for (const holder of this.#end()) holder.lost(isLoss ? reason : undefined);
+  /** Why the lock is not held any more, if its manager has not told yet. */
+  #whyLost(): LockLostError | undefined {
+    try {
+      this.held?.assertHeld();
+    } catch (error) {
+      if (error instanceof LockLostError) return error;
+    }
+    return undefined;
+  }
+
+  #leaveOut(holder: Holder): void {
+    const at = this.#holders.indexOf(holder);
+    if (at >= 0) this.#holders.splice(at, 1);
   }
 
   #end(): Holder[] {
-    const holders = [...this.#holders];
-    this.#holders.clear();
+    this.#connection.holds.delete(this);
+    const holders = this.#holders;
+    this.#holders = [];
     return holders;
   }
 }

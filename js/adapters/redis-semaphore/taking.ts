@@ -3,11 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { untilAborted } from '../../base/abort.js';
 import { LockLostError as Lost } from '../../base/errors.js';
-import { isMock, readClients } from '../../connect/clients/read-clients.js';
+import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../../lock/lock.js';
-import type { LockManager } from '../../manager/manager.js';
-import type { Connection } from '../redlock/connection.js';
+import type { Connection, Open } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import type { Name } from './name.js';
 import type { Checked, Share } from './options.js';
@@ -46,9 +45,8 @@ export class Taking {
   }
 
   /** The manager. With a signal only the wait for it ends. */
-  open(key: string, signal?: AbortSignal): Promise<LockManager> {
-    const { clients, connection } = this.#means;
-    const opened = connection.openWhenUp(() => readClients(clients), key);
+  open(key: string, signal?: AbortSignal): Promise<Open> {
+    const opened = this.#means.connection.openWhenUp(key);
     return signal === undefined ? opened : untilAborted(opened, signal);
   }
 
@@ -97,27 +95,30 @@ export class Taking {
     if (this.#isQuorum && name.token !== undefined) {
       return ValueHold.acquire(this.#placeOf(key), options, signal);
     }
-    const manager = await this.open(key, signal);
-    const { wait, retries, besideOldCode, lockTimeout: ttl } = options;
-    const wanted = { ttl, renew, leaveToExpire: !renew, ...share };
-    let taken: unknown;
-    if (besideOldCode && !this.#isSemaphore) {
-      taken = await retry(retries, signal, () => manager.tryAcquire(key, wanted));
-    } else if (wait === null) {
-      taken = await manager.tryAcquire(key, wanted);
-    } else {
-      const left = Math.max(0, Math.ceil(wait - spent));
-      const until = signal === undefined ? {} : { signal };
-      taken = await manager.acquire(key, { ...wanted, wait: left, ...until });
-    }
-    return taken === null ? undefined : this.#named(taken as SharedHandle, terms);
+    const { connection } = this.#means;
+    const open = connection.current ?? (await this.open(key, signal));
+    const { retries, lockTimeout: ttl } = options;
+    const { limit, permits } = share;
+    const polls = options.besideOldCode && !this.#isSemaphore;
+    const wait =
+      polls || options.wait === null ? null : Math.max(0, Math.ceil(options.wait - spent));
+    const request = open.requests.for({ ttl, renew, wait, limit, permits });
+    const take = () => open.manager.acquirePrepared(key, request);
+    const heeds = signal !== undefined && wait !== null;
+    const taken = polls
+      ? await retry(retries, signal, take)
+      : await (heeds ? open.manager.acquirePrepared(key, { ...request, signal }) : take());
+    if (taken === null) return undefined;
+    if (connection.current === open && name.token === undefined) return taken;
+    return this.#named(taken, terms, open);
   }
 
   /** The lock under the identifier, if somebody may know that already. */
-  async #named(lock: SharedHandle, terms: Terms): Promise<ServerLock> {
+  async #named(lock: SharedHandle, terms: Terms, open: Open): Promise<ServerLock> {
     const { token } = this.#means.name;
-    if (token === undefined || this.#isQuorum) return lock;
     try {
+      this.#means.connection.checkOpen(open);
+      if (token === undefined || this.#isQuorum) return lock;
       return await this.#adopt(lock.toJSON(), token, terms);
     } catch (error) {
       await lock.release().catch(() => {});
@@ -127,7 +128,7 @@ export class Taking {
 
   /** Gives a lock a value; one that is not renewed is left to expire from then on. */
   async #adopt(owner: Owned, value: string, { key, renew }: Terms): Promise<HeldLock> {
-    const manager = await this.open(key);
+    const { manager } = await this.open(key);
     const ttl = this.#means.options.lockTimeout;
     const lock = await manager.adoptAs(owner, value, { ttl, renew });
     if (!renew) await lock.stopRenewing();
@@ -160,8 +161,8 @@ export class Taking {
   }
 
   #begin(key: string, lock: ServerLock): void {
-    const { name, possession } = this.#means;
-    possession.begin(lock);
+    const { connection, name, possession } = this.#means;
+    possession.begin(connection, lock);
     name.show(key, possession.hold);
   }
 }

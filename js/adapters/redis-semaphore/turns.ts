@@ -1,4 +1,4 @@
-import { untilAborted } from '../../base/abort.js';
+import { onAbort } from '../../base/abort.js';
 
 /**
  * Calls of one semaphore, one after the other. Under its identifier it has one permit, however often it is acquired, so
@@ -7,18 +7,40 @@ import { untilAborted } from '../../base/abort.js';
  * @internal
  */
 export class Turns {
-  /** Ends with the last call, and never rejects. */
-  #last: Promise<unknown> = Promise.resolve();
+  #isTaken = false;
+  /** Those that wait for their turn, in order. */
+  readonly #waiting: (() => void)[] = [];
 
-  /** Runs `call` after those before it. It gets the time that it has waited, in ms. */
-  next<T>(call: (waited: number) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-    const began = performance.now();
-    const before = this.#last;
-    // The signal ends the wait for its turn. Later the call itself looks at it, so that it does not reject a caller who
-    // has got the permit.
-    const turn = signal === undefined ? before : untilAborted(before, signal);
-    const ended = turn.then(() => call(performance.now() - began));
-    this.#last = Promise.allSettled([before, ended]);
-    return ended;
+  /** Takes the turn if it is nobody's. Each turn ends with `pass`. */
+  take(): boolean {
+    if (this.#isTaken) return false;
+    this.#isTaken = true;
+    return true;
+  }
+
+  /** Takes the turn after the calls before, or rejects with the reason of `signal` if that is aborted first. */
+  wait(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal?.throwIfAborted();
+      let forget: (() => void) | undefined;
+      const begin = () => {
+        forget?.();
+        resolve();
+      };
+      this.#waiting.push(begin);
+      if (signal === undefined) return;
+      forget = onAbort(signal, () => {
+        forget?.();
+        this.#waiting.splice(this.#waiting.indexOf(begin), 1);
+        reject(signal.reason);
+      });
+    });
+  }
+
+  /** Ends a turn. */
+  pass(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#isTaken = false;
+    else next();
   }
 }

@@ -58,6 +58,13 @@ function sharesOf(resources: readonly string[], value: string): Share[] {
   return resources.map((key, i) => ({ key, token: several ? (tokens[i] as string) : value }));
 }
 
+/** Where the service's own clients have the locks. @internal */
+export interface Place {
+  readonly clients: ReadonlySet<Client>;
+  /** The database, if it may be another than that of the clients. */
+  readonly db: number | undefined;
+}
+
 /** A lock, as far as its value goes. */
 interface Valued {
   readonly resources: readonly string[];
@@ -72,7 +79,7 @@ interface Valued {
  */
 export async function releaseByValue(
   { resources, value }: Valued,
-  clients: ReadonlySet<Client>,
+  { clients, db }: Place,
   open: () => Promise<LockManager>,
 ): Promise<ExecutionStats> {
   const shares = sharesOf([...new Set(resources)], value);
@@ -82,7 +89,7 @@ export async function releaseByValue(
     const released = await Promise.all(shares.map((share) => adoptAndRelease(manager, share)));
     return releasedOf(clients, released.filter(Boolean).length, shares.length);
   }
-  const stats = await everywhere(clients, shares, RELEASE, []);
+  const stats = await everywhere(clients, shares, inDatabase(db, clients, RELEASE), []);
   const failure = failureOf(stats);
   if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;
   return stats;
@@ -106,18 +113,25 @@ async function adoptAndRelease(manager: LockManager, { key, token }: Share): Pro
 /** Makes a lock last `duration` ms from now by its value, and answers for how many ms it is valid. @internal */
 export async function extendByValue(
   { resources, value }: Valued,
-  clients: ReadonlySet<Client>,
+  { clients, db }: Place,
   duration: number,
 ): Promise<number> {
   const start = performance.now();
   const shares = sharesOf([...new Set(resources)], value);
-  const stats = await everywhere(clients, shares, EXTEND, [`${duration}`]);
+  const stats = await everywhere(clients, shares, inDatabase(db, clients, EXTEND), [`${duration}`]);
   if (stats.votesFor.size < stats.quorumSize) {
     throw (
       failureOf(stats) ?? lostOf(resources, checkTarget(readClients([...clients]).target).label)
     );
   }
   return Math.floor(validFor(duration) - (performance.now() - start));
+}
+
+/** A script in another database than that of the clients, which stay in their own. A Cluster has only one. */
+function inDatabase(db: number | undefined, clients: ReadonlySet<Client>, script: string): string {
+  if (db === undefined) return script;
+  const isCluster = checkTarget(readClients([...clients]).target).cluster !== null;
+  return isCluster ? script : `redis.call('SELECT', ${db})\n${script}`;
 }
 
 /** The error for a lock of another process that is not held any more. */

@@ -1,11 +1,13 @@
 /** The connection of holdfast beside a service's own clients. It ends with them. */
 
-import { EventEmitter } from 'node:events';
-import { isUnreachable } from '../../base/errors.js';
-import type { Whereabouts } from '../../connect/clients/read-clients.js';
-import { connect } from '../../connect/connect.js';
+import { isUnreachable, LockClosedError, type LockLostError } from '../../base/errors.js';
+import { inDatabase, readClients } from '../../connect/clients/read-clients.js';
+import type { Lock } from '../../lock/lock.js';
 import type { LockManager } from '../../manager/manager.js';
 import { areReachable } from './by-value.js';
+import { Holds } from './holds.js';
+import { Requests } from './requests.js';
+import { SharedManager, type User } from './shared-manager.js';
 import type { Client } from './votes.js';
 
 type Listener = (error: Error) => void;
@@ -15,15 +17,31 @@ interface Ending {
   once?(event: 'end', listener: () => void): unknown;
 }
 
+/** A manager that is connected. @internal */
+export interface Open {
+  readonly manager: LockManager;
+  readonly requests: Requests;
+}
+
+/** One use of a manager, from the first lock to the end of the clients. */
+interface Use extends Open {
+  readonly shared: SharedManager;
+}
+
 /**
- * One connection for the same clients, however many `Redlock`s use them: some services make one for every
- * request.
+ * The connection for some clients, however many objects use them: some services make one for every request. Clients that lead
+ * to the same place share a manager.
  *
  * @internal
  */
-export class Connection {
+export class Connection implements User {
   readonly #clients: readonly Client[];
-  #manager: Promise<LockManager> | undefined;
+  /** The database, if it may be another than that of the clients. */
+  readonly #db: number | undefined;
+  /** The locks whose objects are told of a loss. */
+  readonly holds = new Holds();
+  #opening: Promise<Open> | undefined;
+  #use: Use | undefined;
   /** The listeners for servers that are lost. */
   readonly #listeners = new Set<WeakRef<Listener>>();
   readonly #gone = new FinalizationRegistry<WeakRef<Listener>>((each) => {
@@ -32,42 +50,63 @@ export class Connection {
   /** The routines that run under a lock. */
   readonly #running = new Set<Promise<unknown>>();
 
-  private constructor(clients: readonly Client[]) {
+  private constructor(clients: readonly Client[], db: number | undefined) {
     this.#clients = clients;
+    this.#db = db;
   }
 
-  static of(clients: readonly Client[]): Connection {
+  static of(clients: readonly Client[], db?: number): Connection {
     const [first] = clients as [Client];
-    const known = connections.get(first) ?? [];
-    const same = known.find((each) => each.#isOf(clients));
-    if (same !== undefined) return same;
-    const connection = new Connection(clients);
-    connections.set(first, [...known, connection]);
+    const known = connections.get(first);
+    if (known !== undefined) {
+      for (const each of known) if (each.#isOf(clients, db)) return each;
+    }
+    const connection = new Connection([...clients], db);
+    // Without a client the first lock says so.
+    if (Object(first) === first) connections.set(first, [...(known ?? []), connection]);
     return connection;
   }
 
-  #isOf(clients: readonly Client[]): boolean {
+  #isOf(clients: readonly Client[], db: number | undefined): boolean {
     const all = this.#clients;
-    return all.length === clients.length && all.every((client, i) => client === clients[i]);
+    return (
+      this.#db === db &&
+      all.length === clients.length &&
+      all.every((client, i) => client === clients[i])
+    );
   }
 
-  /** The manager, connected on first use. The next call tries again if it could not connect. */
-  open(where: () => Whereabouts): Promise<LockManager> {
-    this.#manager ??= this.#connect(where());
-    return this.#manager;
+  /** The manager, if it is connected: most locks need no promise of it. */
+  get current(): Open | undefined {
+    return this.#use;
+  }
+
+  /**
+   * The manager, connected on first use. The next call tries again if it could not connect.
+   *
+   * @throws TypeError if a client does not reveal its connection, or if holdfast cannot connect in the same way.
+   */
+  async open(): Promise<Open> {
+    this.#opening ??= this.#connect();
+    return this.#opening;
   }
 
   /**
    * As `open`. If no server can be reached, waits as long as the service's own clients do: a service may start before its
    * servers. `key` is one that the service may read.
    */
-  async openWhenUp(where: () => Whereabouts, key: string): Promise<LockManager> {
+  async openWhenUp(key: string): Promise<Open> {
     try {
-      return await this.open(where);
+      return await this.open();
     } catch (error) {
       if (!isUnreachable(error) || !(await areReachable(new Set(this.#clients), key))) throw error;
-      return this.open(where);
+      return this.open();
     }
+  }
+
+  /** Throws if the connection of `open` was closed meanwhile; its manager may go on for other clients. */
+  checkOpen(open: Open): void {
+    if (open !== this.#use) throw new LockClosedError(ENDED);
   }
 
   /** Calls `listener` when a server is lost, as long as the listener's owner is alive. */
@@ -77,32 +116,36 @@ export class Connection {
     this.#gone.register(listener, reference);
   }
 
-  async #connect({ target, options }: Whereabouts): Promise<LockManager> {
+  async #connect(): Promise<Open> {
     try {
-      const manager = await connect(target, options);
-      // Not by the manager's own `on`, which would keep it alive: it may be collected with the clients and their users.
-      EventEmitter.prototype.on.call(manager, 'disconnect', (error: Error) => this.#tell(error));
-      this.#watch();
-      return manager;
+      const shared = SharedManager.join(inDatabase(readClients(this.#clients), this.#db), this);
+      const manager = await shared.manager;
+      const use = { shared, manager, requests: new Requests(manager) };
+      this.#use = use;
+      this.#watch(use);
+      return use;
     } catch (error) {
-      this.#manager = undefined;
+      this.#opening = undefined;
       throw error;
     }
   }
 
-  #tell(error: Error): void {
+  lost(lock: Lock, error: LockLostError): void {
+    this.holds.lose(lock, error);
+  }
+
+  disconnected(error: Error): void {
     for (const each of this.#listeners) each.deref()?.(error);
   }
 
   /** Ends the connection as soon as the clients that are left are no majority. */
-  #watch(): void {
-    const own = this.#manager;
+  #watch(use: Use): void {
     const ended = new Set<Client>();
     for (const client of this.#clients) {
       (client as Ending).once?.('end', () => {
         ended.add(client);
         const decided = ended.size * 2 >= this.#clients.length;
-        if (decided && this.#manager === own) void this.close();
+        if (decided && this.#use === use) void this.close();
       });
     }
   }
@@ -119,15 +162,32 @@ export class Connection {
     }
   }
 
-  /** Ends the connection as soon as no routine runs. Locks are left to expire. */
+  /** Ends the connection as soon as no routine runs. Locks that are not renewed are left to expire. */
   async close(): Promise<void> {
-    const manager = this.#manager;
-    this.#manager = undefined;
-    const end = async () => (await manager?.catch(() => undefined))?.close();
+    const opening = this.#opening;
+    this.#opening = undefined;
+    this.#use = undefined;
+    const end = async () => {
+      const use = (await opening?.catch(() => undefined)) as Use | undefined;
+      if (use !== undefined) await this.#leave(use);
+    };
     if (this.#running.size === 0) return end();
     // Not awaited: the caller may be one of the routines.
     void Promise.allSettled(this.#running).then(end);
   }
+
+  async #leave(use: Use): Promise<void> {
+    // The end of the clients may have come before the connection was made.
+    if (this.#use === use) this.#use = undefined;
+    const holds = this.holds.take();
+    // What the end of a manager does, for these locks alone: it releases those that are renewed.
+    const renewed = holds.filter(({ isRefreshed }) => isRefreshed).map(({ held }) => held);
+    for (const hold of holds) hold.lose(undefined);
+    if (await use.shared.leave(this)) return;
+    await Promise.allSettled(renewed.map((lock) => lock?.release()));
+  }
 }
+
+const ENDED = "the service's clients were closed; locks need clients that are open";
 
 const connections = new WeakMap<Client, readonly Connection[]>();

@@ -15,14 +15,15 @@ import {
   LockLostError,
   LockTimeoutError,
 } from '../../base/errors.js';
+import { defaultLabel, writeLabel } from '../../base/label.js';
 import { writeToken } from '../../base/tokens.js';
-import { checkDatabase, readClients } from '../../connect/clients/read-clients.js';
-import type { Lock as HeldLock, SharedHandle } from '../../lock/lock.js';
+import { HeldLock } from '../../lock/held-lock.js';
+import type { SharedHandle } from '../../lock/lock.js';
 import { LockSet } from '../../lock/lock-set.js';
-import type { LockManager } from '../../manager/manager.js';
 import { native } from '../../native/addon.js';
-import { extendByValue, joinTokens, releaseByValue } from './by-value.js';
-import { Connection } from './connection.js';
+import { tokenIdOf } from '../../native/records.js';
+import { extendByValue, joinTokens, type Place, releaseByValue } from './by-value.js';
+import { Connection, type Open } from './connection.js';
 import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
 import {
   attemptsMax,
@@ -47,11 +48,17 @@ export type RedlockAbortSignal = AbortSignal & { error?: Error };
 /** A lock on one resource, or on several as one. */
 type Taken = HeldLock | LockSet;
 
-/** The options of a lock of holdfast. */
+/** How a lock is held. */
 interface LockTerms {
   readonly ttl: number;
   readonly renew: boolean;
-  readonly leaveToExpire?: boolean;
+}
+
+/** What an acquire has got. */
+interface Got {
+  readonly held: Taken;
+  /** For how long it is held, in ms. */
+  readonly remaining: number;
 }
 
 /** One attempt of an operation. */
@@ -61,6 +68,10 @@ interface Attempt {
   /** Tells that its wait in the queue begins. */
   readonly began: () => void;
 }
+
+/** Set by the class, whose private parts they use: a map would cost as much as the rest of a lock. */
+let heldOf: (lock: Lock) => Taken | undefined;
+let setHeld: (lock: Lock, held: Taken, client: string) => void;
 
 /**
  * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
@@ -77,12 +88,15 @@ export class Lock {
   readonly redlock: Redlock;
   /** The names, as the caller gave them. */
   readonly resources: string[];
-  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
-  readonly value: string;
   /** The votes of each client on the acquire or the extension. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
   expiration: number;
+  #value: string;
+  /** What this process holds. It has only the values of the locks of other processes. */
+  #held: Taken | undefined;
+  /** The name of the manager that holds it. */
+  #client = '';
 
   constructor(
     redlock: Redlock,
@@ -93,9 +107,26 @@ export class Lock {
   ) {
     this.redlock = redlock;
     this.resources = resources;
-    this.value = value;
+    this.#value = value;
     this.attempts = attempts;
     this.expiration = expiration;
+  }
+
+  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
+  get value(): string {
+    // Not read before: a token that others may know cannot be that of the next holder in this process.
+    if (this.#value === '' && this.#held !== undefined) {
+      this.#value = tokenOf(this.#held, this.#client);
+    }
+    return this.#value;
+  }
+
+  static {
+    heldOf = (lock) => lock.#held;
+    setHeld = (lock, held, client) => {
+      lock.#held = held;
+      lock.#client = client;
+    };
   }
 
   /** Releases the lock: `redlock.release(lock)`. */
@@ -109,11 +140,11 @@ export class Lock {
   }
 }
 
-/** The locks that this process holds. It has only the values of those of other processes. */
-const holds = new WeakMap<Lock, Taken>();
-
 /** A list of attempts has no more entries: who gives up after a million retries must not pay for each. */
 const ATTEMPTS_LISTED_MAX = 100_000;
+
+/** The label of the connection, in each token. */
+const LABEL = writeLabel(defaultLabel());
 
 /** The part of its duration that a lock must have left: one that was handed off may have less, and is extended. */
 const WHOLE = 0.9;
@@ -141,6 +172,8 @@ export class Redlock extends EventEmitter {
   /** The default settings of operations. */
   readonly settings: Settings;
   readonly #connection: Connection;
+  /** The votes on every operation that has succeeded. */
+  readonly #agreed: Promise<ExecutionStats>;
   #ended = false;
   readonly #onDisconnect = (error: Error) => this.emit('error', error);
 
@@ -149,8 +182,8 @@ export class Redlock extends EventEmitter {
    *   Sentinels; three to fifteen for a quorum of independent servers.
    * @param settings - See `Settings` for defaults and units.
    * @param scripts - Not supported.
-   * @throws TypeError if a client does not reveal its address, is connected in a way that holdfast does not support, or
-   *   has another database than `settings.db`; the message says which client, and what to do.
+   *   A client that does not reveal its address, or is connected in a way that holdfast does not support, is refused by the
+   *   first lock: the `cause` of its error says which client, and what to do.
    */
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super();
@@ -167,9 +200,8 @@ export class Redlock extends EventEmitter {
     }
     this.settings = withDefaults(settings);
     const all = [...this.clients];
-    readClients(all);
-    checkDatabase(all, settings.db);
-    this.#connection = Connection.of(all);
+    this.#agreed = Promise.resolve(statsOf(this.clients));
+    this.#connection = Connection.of(all, this.settings.db);
     this.#connection.listen(this.#onDisconnect);
   }
 
@@ -188,7 +220,7 @@ export class Redlock extends EventEmitter {
    * one, for as long as the retries of the settings would take.
    *
    * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
-   * @param duration - In whole ms, 50 to 9e15. The lock is not renewed.
+   * @param duration - In whole ms, 1 to 9e15; less than 50 counts as 50, with one warning. The lock is not renewed.
    * @throws ExecutionError if it failed; its `cause` says why.
    * @throws Error, TypeError, RangeError if an argument is invalid; nothing is sent.
    *
@@ -202,15 +234,15 @@ export class Redlock extends EventEmitter {
     duration: number,
     settings?: Partial<Settings>,
   ): Promise<Lock> {
-    checkDuration(duration);
+    const lease = checkDuration(duration);
     const names = checkResources(resources);
     const chosen = withDefaults(settings ?? {}, this.settings);
     const take = (wait: number | null, attempt: Attempt) =>
-      this.#takeFor(names, duration, wait, attempt);
-    const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
-    const expiration = expirationOf(held.remaining, duration, chosen);
-    const lock = new Lock(this, resources, joinTokens(tokensOf(held)), attempts, expiration);
-    holds.set(lock, held);
+      this.#takeFor(names, lease, wait, attempt);
+    const { result, attempts } = await this.#attempt(names.length, chosen, take);
+    const expiration = expirationOf(result.remaining, lease, chosen);
+    const lock = new Lock(this, resources, '', attempts, expiration);
+    setHeld(lock, result.held, this.#clientId);
     return lock;
   }
 
@@ -229,24 +261,34 @@ export class Redlock extends EventEmitter {
   async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
     const expired = lock.expiration < Date.now();
     lock.expiration = 0;
-    const held = holds.get(lock);
-    const count = new Set(lock.resources).size;
-    let stats: ExecutionStats;
+    const held = heldOf(lock);
     try {
-      if (held?.held) stats = releasedOf(this.clients, (await held.release()) ? count : 0, count);
-      else if (held !== undefined && expired) stats = releasedOf(this.clients, 0, count);
-      else stats = await releaseByValue(lock, this.clients, () => this.#open());
+      if (this.#ended) throw ended();
+      if (held !== undefined && (await held.release())) return { attempts: [this.#agreed] };
+    } catch (error) {
+      throw this.#failed(countOf(lock), [], error);
+    }
+    return this.#releaseLost(lock, held !== undefined && expired);
+  }
+
+  /** Releases a lock that this process does not hold. If it `isOver`, it was held here, and has expired. */
+  async #releaseLost(lock: Lock, isOver: boolean): Promise<ExecutionResult> {
+    const count = countOf(lock);
+    try {
+      const stats = isOver
+        ? releasedOf(this.clients, 0, count)
+        : await releaseByValue(lock, this.#place, async () => (await this.#open()).manager);
+      return { attempts: [this.#tell(stats)] };
     } catch (error) {
       throw this.#failed(count, [], error);
     }
-    return { attempts: [this.#tell(stats)] };
   }
 
   /**
    * Makes a lock last at least `duration` from now.
    *
    * @param existing - Counts as expired afterwards: the returned lock replaces it.
-   * @param duration - In whole ms, 50 to 9e15. A lock is never shortened.
+   * @param duration - In whole ms, as of `acquire`. A lock is never shortened.
    * @throws ExecutionError if the lock has expired, is not held any more, or no server answers.
    *
    * @example
@@ -255,23 +297,26 @@ export class Redlock extends EventEmitter {
    * ```
    */
   async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
-    checkDuration(duration);
+    const lease = checkDuration(duration);
     if (existing.expiration < Date.now()) {
       throw new ExecutionError('Cannot extend an already-expired lock.', []);
     }
     const chosen = withDefaults(settings ?? {}, this.settings);
-    const held = holds.get(existing);
-    const { resources, value } = existing;
-    const count = new Set(resources).size;
+    const held = heldOf(existing);
+    const { resources } = existing;
+    const count = countOf(existing);
     const extend = async () => {
-      if (!held?.held) return extendByValue(existing, this.clients, duration);
-      await held.extend(duration);
+      if (this.#ended) throw ended();
+      if (!held?.held) return extendByValue(existing, this.#place, lease);
+      await held.extend(lease);
       return held.remaining;
     };
     const { result, attempts } = await this.#attempt(count, chosen, extend);
     existing.expiration = 0;
-    const lock = new Lock(this, resources, value, attempts, expirationOf(result, duration, chosen));
-    if (held !== undefined) holds.set(lock, held);
+    const expiration = expirationOf(result, lease, chosen);
+    const isHere = held?.held === true;
+    const lock = new Lock(this, resources, isHere ? '' : existing.value, attempts, expiration);
+    if (isHere) setHeld(lock, held, this.#clientId);
     return lock;
   }
 
@@ -303,7 +348,7 @@ export class Redlock extends EventEmitter {
     routine: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T>;
   async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
-    checkDuration(duration);
+    const lease = checkDuration(duration);
     const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings> | undefined);
     const routine = rest[1] ?? rest[0];
     const settings = withDefaults(given ?? {}, this.settings);
@@ -314,7 +359,7 @@ export class Redlock extends EventEmitter {
       );
     }
     const names = checkResources(resources);
-    const terms = { ttl: duration, renew: true };
+    const terms = { ttl: lease, renew: true };
     const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
     const { result: held } = await this.#attempt(names.length, settings, take);
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
@@ -355,31 +400,44 @@ export class Redlock extends EventEmitter {
     throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
   }
 
+  /** The name of the manager. */
+  get #clientId(): string {
+    return this.#connection.current?.manager.clientId ?? '';
+  }
+
+  /** Where the service's own clients have the locks. */
+  get #place(): Place {
+    return { clients: this.clients, db: this.settings.db };
+  }
+
   /** `key`: one that the service may read, to wait for a server that is not up yet. */
-  async #open(key?: string): Promise<LockManager> {
+  async #open(key?: string): Promise<Open> {
     if (this.#ended) throw ended();
-    const where = () => readClients([...this.clients]);
-    return key === undefined
-      ? this.#connection.open(where)
-      : this.#connection.openWhenUp(where, key);
+    return key === undefined ? this.#connection.open() : this.#connection.openWhenUp(key);
   }
 
   /** Takes all of `names`, or none. `null` does not wait. */
   async #take(
     names: readonly string[],
-    terms: LockTerms,
+    { ttl, renew }: LockTerms,
     wait: number | null,
     { isFirst, began }: Attempt,
   ): Promise<Taken> {
+    if (this.#ended) throw ended();
     const [name] = names as [string];
-    const manager = await this.#open(isFirst ? name : undefined);
-    began();
+    const { current } = this.#connection;
+    const open = current ?? (await this.#open(isFirst ? name : undefined));
+    const { manager, requests } = open;
+    if (current === undefined) began();
     const single = names.length === 1;
-    const options = wait === null ? terms : { ...terms, wait };
-    const method = wait === null ? 'tryAcquire' : 'acquire';
-    const held = await (single ? manager[method](name, options) : manager[method](names, options));
+    const terms = { ttl, renew, leaveToExpire: !renew };
+    const held = await (single
+      ? manager.acquirePrepared(name, requests.for({ ttl, renew, wait }))
+      : wait === null
+        ? manager.tryAcquire(names, terms)
+        : manager.acquire(names, { ...terms, wait }));
     if (held === null) throw locked(0, names.length);
-    if (!this.#ended) return held;
+    if (!this.#ended && this.#connection.current === open) return held;
     await held.release().catch(() => {});
     throw ended();
   }
@@ -390,13 +448,16 @@ export class Redlock extends EventEmitter {
     duration: number,
     wait: number | null,
     attempt: Attempt,
-  ): Promise<Taken> {
-    const terms = { ttl: duration, renew: false, leaveToExpire: true };
-    const taken = await this.#take(names, terms, wait, attempt);
+  ): Promise<Got> {
+    const taken = await this.#take(names, { ttl: duration, renew: false }, wait, attempt);
     const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
     try {
-      if (held.remaining < duration * WHOLE) await held.extend(duration);
-      return held;
+      let { remaining } = held;
+      if (remaining < duration * WHOLE) {
+        await held.extend(duration);
+        ({ remaining } = held);
+      }
+      return { held, remaining };
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
@@ -406,7 +467,7 @@ export class Redlock extends EventEmitter {
   /** Gives the locks of a set one value. On a quorum each keeps its own, since its servers cannot change them as one. */
   async #unite(set: LockSet, duration: number): Promise<LockSet> {
     if (this.clients.size > 1) return set;
-    const manager = await this.#open();
+    const { manager } = await this.#open();
     const value = newValue();
     const adopt = async (lock: SharedHandle) => {
       const terms = { ttl: duration, renew: false, isMade: true };
@@ -435,23 +496,26 @@ export class Redlock extends EventEmitter {
     const attempts: Promise<ExecutionStats>[] = [];
     const most = attemptsMax(settings);
     const waiting = patience(settings);
-    const end = performance.now() + (waiting ?? 0);
+    const first = performance.now();
     const refused = (count: number) => {
+      const listed = Math.min(count, ATTEMPTS_LISTED_MAX);
+      if (attempts.length >= listed) return;
       const stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
-      while (attempts.length < Math.min(count, ATTEMPTS_LISTED_MAX)) attempts.push(stats);
+      while (attempts.length < listed) attempts.push(stats);
     };
     for (;;) {
-      let start = performance.now();
+      const isFirst = attempts.length === 0;
+      let start = isFirst ? first : performance.now();
       const began = () => {
         start = performance.now();
       };
       try {
-        const left = Math.max(0, Math.ceil(end - performance.now()));
-        const attempt = { isFirst: attempts.length === 0, began };
-        const result = await operation(waiting === null ? null : left, attempt);
+        const attempt = { isFirst, began };
+        const left = isFirst || waiting === null ? waiting : waiting - (start - first);
+        const result = await operation(left && Math.max(0, Math.ceil(left)), attempt);
         const waited = waiting === null ? 0 : attemptsWithin(start, settings);
         refused(Math.min(most - 1, attempts.length + waited));
-        attempts.push(this.#tell(statsOf(this.clients)));
+        attempts.push(this.#agreed);
         return { result, attempts };
       } catch (error) {
         if (error instanceof LockTimeoutError) refused(most - 1);
@@ -493,9 +557,18 @@ function newValue(): string {
   return writeToken(native.Bridge.newClient(), 1, '');
 }
 
-function tokensOf(held: Taken): string[] {
+/** The value of a lock in Redis; of several resources that of each, unless all have one. */
+function tokenOf(held: Taken, client: string): string {
+  // The token of one that was released is told no more, since it may be that of the next holder; here it only names the past.
+  if (held instanceof HeldLock)
+    return held.token || writeToken(client, tokenIdOf(held.lease), '', LABEL);
   const tokens = [held.toJSON()].flat().map(({ token }) => token);
-  return [...new Set(tokens)];
+  return joinTokens([...new Set(tokens)]);
+}
+
+/** How many resources a lock has; one that is named twice counts once. */
+function countOf({ resources }: Lock): number {
+  return resources.length === 1 ? 1 : new Set(resources).size;
 }
 
 /** Why a lock is not held any more. */

@@ -48,8 +48,8 @@ export interface Settings {
    */
   readonly besideOldCode?: boolean | undefined;
   /**
-   * The database in which `@sesamecare-oss/redlock` keeps its locks. holdfast keeps them in that of the clients, so another
-   * number is refused. On a Cluster it has no meaning.
+   * The database of the locks, 0 to 15, as with `@sesamecare-oss/redlock`, which takes any other value for 0. On a Cluster it
+   * has no meaning.
    *
    * @default that of the clients
    */
@@ -80,7 +80,17 @@ export function withDefaults(given: Partial<Settings>, defaults: Settings = DEFA
     retryJitter: pick('retryJitter'),
     automaticExtensionThreshold: pick('automaticExtensionThreshold'),
     ...((given.besideOldCode ?? defaults.besideOldCode) === true ? { besideOldCode: true } : {}),
+    ...databaseOf(given.db ?? defaults.db),
   };
+}
+
+/** The largest database that the fork selects. */
+const FORK_DB_MAX = 15;
+
+function databaseOf(given: unknown): { readonly db?: number } {
+  if (given === undefined || given === null) return {};
+  const isWhole = Number.isInteger(given) && Number(given) >= 0 && Number(given) <= FORK_DB_MAX;
+  return { db: isWhole ? Number(given) : 0 };
 }
 
 /** The largest number of attempts of an operation. @internal */
@@ -124,12 +134,26 @@ export function validFor(duration: number): number {
   return duration - Math.round(DRIFT_FACTOR * duration) - 2;
 }
 
-/** @internal */
-export function checkDuration(duration: number): void {
+/** Checks a duration, and answers the lease that stands for it. @internal */
+export function checkDuration(duration: number): number {
   if (Math.floor(duration) !== duration) {
     throw new Error('Duration must be an integer value in milliseconds.');
   }
-  checkWhole(duration, 'duration', TTL_MS_MIN, TTL_MS_MAX);
+  checkWhole(duration, 'duration', 1, TTL_MS_MAX);
+  return leaseOf(duration);
+}
+
+let isWarned = false;
+
+/** The lease for a length of time that the caller of a drop-in wants, in ms: the shortest of holdfast if that is longer. @internal */
+export function leaseOf(wanted: number): number {
+  if (wanted >= TTL_MS_MIN) return wanted;
+  const message = `a lease of ${wanted} ms was asked for, and such leases last ${TTL_MS_MIN} ms: it is the shortest of holdfast`;
+  if (!isWarned) {
+    process.emitWarning(message, { type: 'HoldfastWarning', code: 'WARN_LOCK_SHORT_LEASE' });
+  }
+  isWarned = true;
+  return TTL_MS_MIN;
 }
 
 /** Checks the resources, and drops duplicates. @internal */

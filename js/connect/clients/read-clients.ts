@@ -1,6 +1,5 @@
 /** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
-import { checkTarget } from '../check-target.js';
 import type { ConnectOptions } from '../options.js';
 import type { QuorumTarget } from '../target.js';
 import { readIoredis } from './ioredis.js';
@@ -71,6 +70,8 @@ export function isMock(client: unknown): boolean {
   const isIoredis = typeof given['defineCommand'] === 'function';
   // A client that is connected has a connector.
   if (!isIoredis || given['connector'] !== undefined) return false;
+  // Its Cluster has a class without a name, and a service may have a subclass; ioredis knows no such option.
+  if (typeof bag(given['options'])['notifyKeyspaceEvents'] === 'string') return true;
   return /RedisMock$/.test(`${(client as object).constructor?.name}`);
 }
 
@@ -87,27 +88,25 @@ function inMemory(mock: unknown): Whereabouts {
 
 let isWarned = false;
 
-/** The largest database that the fork selects; any other value counts as 0. */
-const FORK_DB_MAX = 15;
-
 /**
- * Refuses a setting `db` of sesamecare's fork that is not the database of every client: beside old instances two clients
- * would hold one lock, each in another database.
+ * The same place with another database, if that is given. A Cluster has only one; the data of a mock are in none.
  *
  * @internal
  */
-export function checkDatabase(clients: readonly unknown[], given: unknown): void {
-  if (given === undefined || given === null) return;
-  const whole = Number.isInteger(given) && Number(given) >= 0 && Number(given) <= FORK_DB_MAX;
-  const wanted = whole ? Number(given) : 0;
-  if (clients.every(isMock)) return;
-  for (const [i, client] of clients.entries()) {
-    const { target } = readClient(client, `client ${i + 1}`);
-    const { db, cluster } = checkTarget(target);
-    if (cluster !== null || db === wanted) continue;
-    const what = `the setting db is ${wanted}, and client ${i + 1} has the database ${db}, in which holdfast keeps the locks`;
-    throw refuse(what, `pass clients of the database ${wanted}, and leave db out`);
-  }
+export function inDatabase(where: Whereabouts, db: number | undefined): Whereabouts {
+  const { target, options } = where;
+  if (db === undefined || typeof target === 'string' || 'cluster' in target) return where;
+  if (!('quorum' in target)) return { target: { ...target, db }, options };
+  const quorum = target.quorum.map((server) =>
+    typeof server === 'string' ? server : { ...server, db },
+  );
+  return { target: { ...target, quorum }, options };
+}
+
+/** What a value is that is no client, by its class. */
+function kindOf(given: unknown): string {
+  if (typeof given !== 'object' || given === null) return `${given}`;
+  return `an object of the class ${given.constructor?.name ?? 'null'}`;
 }
 
 /** Reads one client; `who` is its name in the error. @internal */
@@ -115,6 +114,8 @@ export function readClient(given: unknown, who: string): Place {
   const client = bag(given);
   const parts = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
   if (parts !== undefined) return placeOf(parts);
-  const what = `${who} does not reveal the address of its server`;
-  throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
+  const what = `${who} does not reveal the address of its server: it is ${kindOf(given)}`;
+  const cure =
+    'a Redis or Cluster of ioredis, a client or cluster of node-redis, and in tests ioredis-mock do';
+  throw refuse(what, cure);
 }

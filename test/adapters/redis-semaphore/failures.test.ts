@@ -98,7 +98,7 @@ test(
   async (t) => {
     const holder = new Semaphore(client(), 'api', 1);
     await holder.acquire();
-    const asked = replace(t, 'acquire', (own) => own());
+    const asked = replace(t, 'acquirePrepared', (own) => own());
     const semaphore = new Semaphore(client(), 'api', 1, { acquireTimeout: 300 });
     const got = await Promise.all([semaphore.tryAcquire(), semaphore.tryAcquire()]);
     const waits = asked.mock.calls.map(
@@ -111,32 +111,28 @@ test(
 );
 
 test('defaults and times reach the manager', limited, async (t) => {
-  const asked = replace(t, 'acquire', (own) => own());
-  const tried = replace(t, 'tryAcquire', (own) => own());
+  const asked = replace(t, 'acquirePrepared', (own) => own());
   const own = client();
-  const lasting = { ttl: 10_000, renew: true, leaveToExpire: false };
+  const [never, exclusive] = [-1, -1];
+  const lasting = { ttl: 10_000, renew: true, leaveToExpire: false, share: exclusive };
   const expiring = { ...lasting, renew: false, leaveToExpire: true };
   const wanted: [Mutex | Semaphore, object][] = [
     [new Mutex(own, 'a'), { ...lasting, wait: 10_000 }],
     [new Mutex(own, 'a', { lockTimeout: 7_000 }), { ...lasting, ttl: 7_000, wait: 10_000 }],
     [new Mutex(own, 'a', { refreshInterval: 0 }), { ...expiring, wait: 10_000 }],
     [new Mutex(own, 'a', { acquireAttemptsLimit: 4 }), { ...lasting, wait: 30 }],
-    [new Mutex(own, 'a', { acquireAttemptsLimit: 1 }), lasting],
-    [new Mutex(own, 'a', { besideOldCode: true }), lasting],
+    [new Mutex(own, 'a', { acquireAttemptsLimit: 1 }), { ...lasting, wait: never }],
+    [new Mutex(own, 'a', { besideOldCode: true }), { ...lasting, wait: never }],
+    [new Semaphore(own, 'api', 3), { ...lasting, wait: 10_000, share: 3 }],
+    [new Semaphore(own, 'api', 4), { ...lasting, wait: 10_000, share: 4 }],
   ];
-  for (const [mutex, options] of wanted) {
-    assert.equal(await mutex.tryAcquire(), true);
-    await mutex.release();
-    const [, given] = [...asked.mock.calls, ...tried.mock.calls].at(-1)?.arguments ?? [];
-    assert.deepEqual(given, options);
-    asked.mock.resetCalls();
-    tried.mock.resetCalls();
+  for (const [lock, options] of [...wanted, ...wanted]) {
+    assert.equal(await lock.tryAcquire(), true);
+    await lock.release();
+    const [, given] = asked.mock.calls.at(-1)?.arguments ?? [];
+    const { ttl, renew, leaveToExpire, share, wait } = given as Record<string, unknown>;
+    assert.deepEqual({ ttl, renew, leaveToExpire, share, wait }, options);
   }
-  const semaphore = new Semaphore(own, 'api', 3);
-  await semaphore.acquire();
-  const [, given] = asked.mock.calls[0]?.arguments ?? [];
-  assert.deepEqual(given, { ...lasting, wait: 10_000, mode: 'shared', limit: 3 });
-  await semaphore.release();
 });
 
 test('the errors have causes', limited, async () => {
@@ -163,7 +159,7 @@ test(
   limited,
   async (t) => {
     const held: { signal: AbortSignal }[] = [];
-    replace(t, 'acquire', async (own) => {
+    replace(t, 'acquirePrepared', async (own) => {
       const lock = await own();
       held.push(lock as { signal: AbortSignal });
       return lock;

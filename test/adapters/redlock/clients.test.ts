@@ -221,11 +221,12 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
 ];
 
 for (const [what, open, names] of REFUSED) {
-  test(`${what}: refused by the constructor, with what to do`, () => {
-    const client = open() as Client;
+  test(`${what}: refused by the first lock, with what to do`, async () => {
+    const redlock = new Redlock([open() as Client]);
     const code = 'ERR_INVALID_ARG_VALUE';
-    assert.throws(() => new Redlock([client]), { name: 'TypeError', code, message: names });
-    assert.throws(() => new Redlock([client]), /or give locks a connection of their own/);
+    const first = () => redlock.acquire(['a'], 1_000);
+    await assert.rejects(first, { name: 'TypeError', code, message: names });
+    await assert.rejects(first, /or give locks a connection of their own/);
   });
 }
 
@@ -258,9 +259,10 @@ const DIFFERENT: readonly [what: string, options: object, names: RegExp][] = [
 ];
 
 for (const [what, options, names] of DIFFERENT) {
-  test(`a quorum whose second client has ${what}: refused by the constructor`, () => {
+  test(`a quorum whose second client has ${what}: refused by the first lock`, async () => {
     const alike = () => new Redis({ ...lazy, keyPrefix: 'a:' });
     const clients = [alike(), new Redis({ ...lazy, ...options }), alike()];
-    assert.throws(() => new Redlock(clients), { code: 'ERR_INVALID_ARG_VALUE', message: names });
+    const first = new Redlock(clients).acquire(['a'], 1_000);
+    await assert.rejects(first, { code: 'ERR_INVALID_ARG_VALUE', message: names });
   });
 }

@@ -62,29 +62,36 @@ test('beside old code a waiter tries again by itself, as often as the settings s
   assert.equal(await redlock.using(['beside'], 1_000, async () => 'run'), 'run');
 });
 
-test('a database of its own, as the fork of sesamecare has it, must be that of the clients', async () => {
-  const clients = [0, 3].map((db) => client(three.server, { db }));
-  const [first, third] = clients as [Redis, Redis];
-  const refused: [Redis, number][] = [
-    [first, 3],
-    [third, 0],
-    // The fork takes it for 0.
-    [third, 16],
+test('a database of its own, as the fork of sesamecare has it: the locks are kept there', async () => {
+  const [first, third, last] = [0, 3, 15].map((db) => client(three.server, { db })) as [
+    Redis,
+    Redis,
+    Redis,
   ];
-  for (const [each, db] of refused) {
-    const wanted = db === 16 ? 0 : db;
-    assert.throws(() => new Redlock([each], { db }), {
-      code: 'ERR_INVALID_ARG_VALUE',
-      message: new RegExp(
-        `db is ${wanted}, and client 1 has the database .*clients of the database ${wanted}, and leave db out`,
-      ),
-    });
+  const wanted: [Redis, unknown, Redis][] = [
+    [first, 3, third],
+    [third, 0, first],
+    [third, 15, last],
+    // The fork takes it for 0.
+    [third, 16, first],
+    [third, undefined, third],
+  ];
+  for (const [own, db, where] of wanted) {
+    const redlock = new Redlock([own], { db } as object);
+    const lock = await redlock.acquire(['tea'], LONG_MS);
+    assert.equal(await where.get('tea'), lock.value);
+    const named = new Lock(redlock, ['tea'], lock.value, [], lock.expiration);
+    const extended = await named.extend(2 * LONG_MS);
+    assert.ok((await where.pttl('tea')) > LONG_MS);
+    await extended.release();
+    assert.equal(await where.exists('tea'), 0);
+    // A lock of the fork, by its value alone.
+    await where.set('tea', 'old code', 'PX', LONG_MS);
+    await new Lock(redlock, ['tea'], 'old code', [], Date.now() + LONG_MS).release();
+    assert.equal(await where.exists('tea'), 0);
+    await own.set('elsewhere', '1');
+    assert.equal(await own.get('elsewhere'), '1');
   }
-  const redlock = new Redlock([third], { db: 3 });
-  const lock = await redlock.acquire(['tea'], LONG_MS);
-  assert.equal(await third.get('tea'), lock.value);
-  await lock.release();
-  await new Redlock([first], { db: 0 }).using(['tea'], 1_000, async () => {});
 });
 
 test('a waiter is queued: the release wakes it, not the next retry', async () => {
@@ -476,7 +483,7 @@ test('arguments that cannot be are refused before anything is sent', async () =>
   await refused(redlock.acquire('a' as never, LONG_MS), 'ERR_INVALID_ARG_TYPE');
   await refused(redlock.acquire([], LONG_MS), 'ERR_INVALID_ARG_VALUE');
   await refused(redlock.acquire(['a:queue'], LONG_MS), 'ERR_INVALID_ARG_VALUE');
-  await refused(redlock.acquire(['a'], 49), 'ERR_OUT_OF_RANGE');
+  await refused(redlock.acquire(['a'], 0), 'ERR_OUT_OF_RANGE');
   await refused(redlock.acquire(['a'], 9_000_000_000_000_001), 'ERR_OUT_OF_RANGE');
   await refused(
     redlock.using(['a', ''], 1_000, async () => {}),
@@ -485,9 +492,13 @@ test('arguments that cannot be are refused before anything is sent', async () =>
   assert.equal(await connections(), 0);
 });
 
-test('what cannot be done is refused by the constructor', () => {
+test('scripts are refused by the constructor, two clients by the first lock', async () => {
   const script = () => new Redlock([client()], {}, { acquireScript: (text: string) => text });
   assert.throws(script, { code: 'ERR_INVALID_ARG_VALUE', message: /third argument, scripts/ });
-  const two = () => new Redlock(three.servers.slice(1).map((each) => client(each)));
-  assert.throws(two, { code: 'ERR_INVALID_ARG_VALUE', message: /two stop when one of them does/ });
+  const two = new Redlock(three.servers.slice(1).map((each) => client(each)));
+  const code = 'ERR_INVALID_ARG_VALUE';
+  await assert.rejects(two.acquire(['a'], LONG_MS), {
+    code,
+    message: /two stop when one of them does/,
+  });
 });

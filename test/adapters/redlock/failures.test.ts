@@ -81,7 +81,7 @@ test(
   async (t) => {
     const redlock = open();
     let quit: Promise<void> | undefined;
-    replace(t, manager, 'tryAcquire', async (own) => {
+    replace(t, manager, 'acquirePrepared', async (own) => {
       const lock = await own();
       quit = redlock.quit();
       return lock;
@@ -97,7 +97,7 @@ test(
   'using: a lock that is lost before the routine begins: it does not begin',
   limited,
   async (t) => {
-    replace(t, manager, 'tryAcquire', async (own) => {
+    replace(t, manager, 'acquirePrepared', async (own) => {
       const lock = (await own()) as Lock;
       await lock.release();
       return lock;
@@ -151,7 +151,7 @@ test('using: its own settings, and those of the Redlock otherwise', limited, asy
 test('the end of one of three clients ends no wait', limited, async (t) => {
   const lock = await openThree().acquire(['a'], LONG_MS);
   let asked = false;
-  replace(t, manager, 'acquire', (own) => {
+  replace(t, manager, 'acquirePrepared', (own) => {
     asked = true;
     return own();
   });
