@@ -1,6 +1,7 @@
 // What is counted: each scenario opens what it needs, and then runs a number of units, the same way each time.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { DROP_INS, open as openDropIn } from '../../bench/dropins/peers.mjs';
 import { namesFor } from '../../bench/pairs/measure.mjs';
 import { PEERS, YARDSTICK } from '../../bench/pairs/peers.mjs';
 
@@ -23,6 +24,12 @@ export const SCENARIOS = {
   'handoff between managers': { units: 1 / 6, open: openHandoffs },
   'hold by linger': { open: openLinger },
   renewal: { units: 1 / 5, open: openRenewals },
+  ...Object.fromEntries(
+    DROP_INS.filter(({ servers = 1 }) => servers === 1).map(({ id }) => [
+      `drop-in ${id}`,
+      { units: 1 / 2, open: (url) => openPairsOfDropIn(url, id) },
+    ]),
+  ),
 };
 
 async function openPairs(url, id, level) {
@@ -30,6 +37,11 @@ async function openPairs(url, id, level) {
   return loop(namesFor(id, level), level, async (name) =>
     peer.release(name, await peer.acquire(name)),
   );
+}
+
+async function openPairsOfDropIn(url, id) {
+  const peer = await openDropIn(id, 'dropIn', [url]);
+  return loop(namesFor(id, 64), 64, async (name) => peer.release(name, await peer.acquire(name)));
 }
 
 async function openRequests(url) {
