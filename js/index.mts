@@ -10,6 +10,7 @@ export {
   type Credentials,
   type CredentialsSource,
   connect,
+  connectLazily,
   type Duration,
   type ForceReleaseOptions,
   type HandOffCount,

@@ -22,6 +22,7 @@ export {
 } from './base/errors.js';
 export type { Duration } from './base/time.js';
 export { connect } from './connect/connect.js';
+export { connectLazily } from './connect/lazily.js';
 export type {
   BasicCredentials,
   Credentials,

@@ -1,0 +1,100 @@
+/** A manager that connects by itself. */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import { connectLazily, LockManager } from 'holdfast';
+import { RedisServer } from '../support/server.js';
+
+const limited = { timeout: 20_000 };
+
+test('the first call connects; the events of before are heard', limited, async () => {
+  const locks: LockManager = connectLazily('memory:lazy');
+  assert.ok(locks instanceof LockManager);
+  const heard: string[] = [];
+  assert.equal(
+    locks.on('close', () => heard.push('close')),
+    locks,
+  );
+  locks.once('lost', (lock) => heard.push(lock.name));
+  assert.deepEqual([locks.clientId, locks.listenerCount('lost')], ['', 1]);
+  assert.throws(() => locks.stats(), { name: 'LockConnectionError' });
+  const [first, second] = await Promise.all([locks.acquire('a'), locks.acquire('b')]);
+  assert.equal(locks.stats().held, 2);
+  assert.notEqual(locks.clientId, '');
+  await locks.acquire('a', { steal: true });
+  assert.deepEqual([first.held, second.held, heard], [false, true, ['a']]);
+  assert.equal(await locks.request('c', () => 42), 42);
+  assert.equal(await locks.tryAcquire('b'), null);
+  for await (const { held } of locks.queryPages({ name: 'b' })) assert.equal(held.length, 1);
+  await locks.close();
+  assert.deepEqual(heard, ['a', 'close']);
+  await assert.rejects(locks.acquire('a'), { name: 'LockClosedError' });
+});
+
+test('each method and property of a manager is there before and after', limited, async () => {
+  const locks = connectLazily('memory:');
+  const own = Object.getOwnPropertyNames(LockManager.prototype).filter(
+    (name) => name !== 'constructor',
+  );
+  const lazy = Object.getPrototypeOf(locks) as object;
+  assert.deepEqual(
+    own.filter((name) => !Object.hasOwn(lazy, name)),
+    [],
+  );
+  await locks[Symbol.asyncDispose]();
+});
+
+test('Redis is down at first: each call rejects until it is there', limited, async () => {
+  const server = await RedisServer.start();
+  await server.kill();
+  const locks = connectLazily(server.url, { connectTimeout: 500 });
+  await assert.rejects(locks.acquire('a'), { name: 'LockConnectionError' });
+  await assert.rejects(locks.acquire('a'), { name: 'LockConnectionError' });
+  await server.start();
+  assert.equal((await locks.acquire('a')).held, true);
+  await locks.close();
+  await server.stop();
+});
+
+test('a bad URL rejects the first call', limited, async () => {
+  const locks = connectLazily('rediss//wrong');
+  await assert.rejects(locks.acquire('a'), { name: 'TypeError' });
+  await locks.close();
+});
+
+test('close before the first call: nothing connects', limited, async () => {
+  const locks = connectLazily('redis://127.0.0.1:1');
+  let closed = 0;
+  locks.on('close', () => {
+    closed += 1;
+  });
+  await Promise.all([locks.close(), locks.close()]);
+  assert.equal(closed, 1);
+  await assert.rejects(locks.acquire('a'), { name: 'LockClosedError' });
+});
+
+test('close while it connects: the manager is closed', limited, async () => {
+  const locks = connectLazily('memory:');
+  const acquired = locks.acquire('a').catch((error: Error) => error.name);
+  await locks.close();
+  await acquired;
+  await assert.rejects(locks.acquire('a'), { name: 'LockClosedError' });
+});
+
+for (const [kind, load] of [
+  ['commonjs', `const { connectLazily } = require('holdfast')`],
+  ['module', `import { connectLazily } from 'holdfast'`],
+]) {
+  test(`in a module (${kind}): a process without a lock ends by itself`, limited, () => {
+    const code = `${load}
+      const locks = connectLazily('redis://127.0.0.1:1')
+      connectLazily('memory:').request('a', (lock) => console.log(lock.held, typeof locks.acquire))`;
+    const { stdout, stderr, status } = spawnSync(
+      process.execPath,
+      [`--input-type=${kind}`, '--eval', code],
+      { encoding: 'utf8', timeout: 15_000 },
+    );
+    assert.deepEqual([stdout, status], ['true function\n', 0], stderr);
+  });
+}
