@@ -1,4 +1,4 @@
-import { LockTimeoutError, LockLostError as Lost } from '../../base/errors.js';
+import { isUnreachable, LockTimeoutError, LockLostError as Lost } from '../../base/errors.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
@@ -31,6 +31,9 @@ export interface Kind {
   readonly permits?: number;
 }
 
+/** Of a class of a service, which sets its own. */
+const OWN_KIND: Kind = { kind: 'lock', key: '' };
+
 /** The callback of a lock without one. */
 function throwIt(error: LostLockError): never {
   throw error;
@@ -62,8 +65,17 @@ export abstract class Lock {
   /** Why the last acquire or refresh has failed. */
   #cause: Error | undefined;
 
+  /** For a class of its own, with its own `_kind`, `_key`, `_acquire`, `_refresh` and `_release`. */
+  protected constructor(options?: LockOptions);
   /** @internal */
-  protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
+  protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined);
+  protected constructor(
+    given: readonly Client[] | LockOptions | undefined,
+    kind: Kind = OWN_KIND,
+    own?: LockOptions,
+  ) {
+    const clients = Array.isArray(given) ? (given as readonly Client[]) : [];
+    const options = Array.isArray(given) ? own : (given as LockOptions | undefined);
     this._kind = kind.kind;
     this._key = kind.key;
     const { limit, permits } = kind;
@@ -164,7 +176,9 @@ export abstract class Lock {
       const acquired = await this.#taking.acquire(this.#terms, this.#spent, abortSignal);
       return acquired || this.#fail(new Error('others hold it'));
     } catch (error) {
-      if (error instanceof LockTimeoutError) return this.#fail(error);
+      // Without a majority redis-semaphore has not got the lock, whatever the reason.
+      const isFailed = this.#isQuorum && isUnreachable(error);
+      if (isFailed || error instanceof LockTimeoutError) return this.#fail(error as Error);
       throw error;
     }
   }
@@ -231,6 +245,10 @@ export abstract class Lock {
     );
     // The routine of redis-semaphore that calls it is async: what it throws rejects a promise that nobody handles.
     void (async () => this.#onLockLost.call(this, error))();
+  }
+
+  get #isQuorum(): boolean {
+    return this.#taking.isQuorum;
   }
 
   /** Whether a subclass, or this object, has its own way to acquire or to refresh the lock. */

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { untilAborted } from '../../base/abort.js';
-import { LockLostError as Lost } from '../../base/errors.js';
+import { isUnreachable, LockLostError as Lost } from '../../base/errors.js';
 import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../../lock/lock.js';
@@ -52,7 +52,9 @@ export class Taking {
 
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
   async acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
-    const lock = await this.#acquire(terms, spent, signal);
+    const lock = await (this.isQuorum
+      ? this.#acquireOfMajority(terms, signal)
+      : this.#acquire(terms, spent, signal));
     if (lock !== undefined) this.#begin(terms.key, lock);
     return lock !== undefined;
   }
@@ -63,7 +65,7 @@ export class Taking {
     const { name, options, possession } = this.#means;
     const identifier = name.tell(key, possession.hold);
     const place = this.#placeOf(key);
-    if (this.#isQuorum) {
+    if (this.isQuorum) {
       const lock = await ValueHold.takeOver(place, options.lockTimeout);
       if (lock === undefined) return new Error('nobody holds it by this identifier');
       this.#begin(key, lock);
@@ -85,6 +87,26 @@ export class Taking {
     return failure;
   }
 
+  /** As `#acquire`, and again while no majority can be reached, for as long as the caller waits. */
+  async #acquireOfMajority(
+    terms: Terms,
+    signal: AbortSignal | undefined,
+  ): Promise<ServerLock | undefined> {
+    const { retries } = this.#means.options;
+    const began = performance.now();
+    for (let attempts = 1; ; attempts++) {
+      const spent = performance.now() - began;
+      try {
+        return await this.#acquire(terms, attempts === 1 ? 0 : spent, signal);
+      } catch (error) {
+        const isOver = attempts >= retries.limit || performance.now() - began >= retries.wait;
+        if (isOver || !isUnreachable(error)) throw error;
+      }
+      await sleep(retries.interval, undefined, { signal }).catch(() => {});
+      signal?.throwIfAborted();
+    }
+  }
+
   async #acquire(
     terms: Terms,
     spent: number,
@@ -92,7 +114,7 @@ export class Taking {
   ): Promise<ServerLock | undefined> {
     const { name, options, share } = this.#means;
     const { key, renew } = terms;
-    if (this.#isQuorum && name.token !== undefined) {
+    if (this.isQuorum && name.token !== undefined) {
       return ValueHold.acquire(this.#placeOf(key), options, signal);
     }
     const { connection } = this.#means;
@@ -118,7 +140,7 @@ export class Taking {
     const { token } = this.#means.name;
     try {
       this.#means.connection.checkOpen(open);
-      if (token === undefined || this.#isQuorum) return lock;
+      if (token === undefined || this.isQuorum) return lock;
       return await this.#adopt(lock.toJSON(), token, terms);
     } catch (error) {
       await lock.release().catch(() => {});
@@ -155,7 +177,7 @@ export class Taking {
     return this.#means.share.limit !== undefined;
   }
 
-  get #isQuorum(): boolean {
+  get isQuorum(): boolean {
     const { clients } = this.#means;
     return clients.length > 1 && !clients.every(isMock);
   }

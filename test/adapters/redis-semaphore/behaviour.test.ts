@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type * as Drop from 'holdfast/redis-semaphore';
+import { Lock } from 'holdfast/redis-semaphore';
 import { spawnProgram } from '../../support/program.js';
 import { sleep, until } from '../../support/wait.js';
 import { threeServers } from '../../three-servers.js';
@@ -327,4 +328,31 @@ test(`${NEW}: beside old code a mutex tries again by itself, as often as its opt
   assert.equal(patient.isAcquired, true);
   await patient.release();
   assert.equal(await admin.exists('mutex:beside'), 0);
+});
+
+test('Lock is a base for a class with its own way to lock', async () => {
+  const calls: string[] = [];
+  class Own extends Lock {
+    protected override _kind = 'own';
+    protected override _key = 'key';
+    constructor() {
+      super({ refreshInterval: 0, acquireTimeout: 100 });
+    }
+    protected override async _acquire() {
+      calls.push('acquire');
+      return calls.length > 1;
+    }
+    protected override async _refresh() {
+      return true;
+    }
+    protected override async _release() {
+      calls.push('release');
+    }
+  }
+  const own = new Own();
+  await assert.rejects(own.acquire(), /Acquire own key timeout/);
+  await own.acquire();
+  assert.deepEqual([own.isAcquired, own.identifier.length], [true, 36]);
+  await own.release();
+  assert.deepEqual([own.isAcquired, calls], [false, ['acquire', 'acquire', 'release']]);
 });

@@ -358,13 +358,12 @@ for (const name of [OLD, NEW]) {
     await until(() => told !== undefined, 'the loss');
     assert.ok(told instanceof LostLockError);
     await until(async () => (await third.admin.exists(each.key)) === 0, 'the release');
-    assert.equal(
-      await each
-        .make(once)
-        .tryAcquire()
-        .catch(() => false),
-      false,
-    );
+    assert.equal(await each.make(once).tryAcquire(), false);
+    const began = performance.now();
+    const late = each.make({ ...TIMES, acquireTimeout: 300 });
+    await assert.rejects(late.acquire(), TimeoutError);
+    assert.ok(performance.now() - began > 250);
+    assert.equal(late.isAcquired, false);
   });
 
   test(`${name}: Semaphore: has as many holders as its limit, one after the other`, async () => {
