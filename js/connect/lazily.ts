@@ -17,7 +17,7 @@ import type { ConnectTarget } from './target.js';
  * ```ts
  * import { connectLazily } from 'holdfast'
  *
- * export const locks = connectLazily('redis://127.0.0.1:6379')
+ * const locks = connectLazily('redis://127.0.0.1:6379')
  * await locks.request('item:42', async (lock) => console.log(lock.held)) // true
  * await locks.close()
  * ```
