@@ -10,6 +10,7 @@ import { EXIT_CODES, Exit, exitCodeOf, report, withoutLogin } from './exit.js';
 import { addFenceTable } from './fence-table.js';
 import { addLead } from './lead.js';
 import { addLs } from './ls.js';
+import { addMigrate } from './migrate.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
 import { helpText } from './terminal.js';
@@ -33,6 +34,7 @@ Examples:
   holdfast watch
   holdfast ui
   holdfast doctor --url redis://10.0.0.1:6379
+  holdfast migrate src
   holdfast help run
 `;
 
@@ -45,6 +47,7 @@ const COMMANDS = [
   addRelease,
   addDoctor,
   addFenceTable,
+  addMigrate,
   addCompletion,
 ];
 

@@ -1,0 +1,380 @@
+/** Finds locks that code takes by commands of its own. */
+
+import { basename } from 'node:path';
+import { type KeyCommand, readCommand } from './commands.js';
+import { isScript, kindOfScript, type ScriptKind } from './scripts.js';
+import {
+  type AnyFunction,
+  bare,
+  type CallExpression,
+  calledName,
+  contains,
+  type Node,
+  nameOf,
+  type Source,
+} from './source.js';
+import { saysLock, saysOther, saysTake, wordsOf } from './words.js';
+
+/** A lock with the commands that belong to it. */
+export interface HandLock {
+  /** How it is taken; undefined if the file has only the script of its release. */
+  readonly acquire: KeyCommand | undefined;
+  /** Where it is reported. */
+  readonly node: Node;
+  readonly form: 'set' | 'setnx' | 'script' | 'check' | 'incr';
+  readonly releases: readonly KeyCommand[];
+}
+
+/** All that a file does to keys. */
+export interface Commands {
+  readonly all: readonly KeyCommand[];
+  readonly scripts: readonly { node: Node; kind: ScriptKind }[];
+}
+
+/** Calls that run a script, or make a method of it. */
+const SENDS = /^(eval|evalsha|evalSha|defineCommand|defineScript|scriptLoad|script|invokeScript)$/i;
+
+/** The score from which code counts as a lock: one clear sign, or two vague ones. */
+const ENOUGH = 4;
+
+/** Reads the text of a script's file, which a path in the code names; undefined if there is none. */
+export type ReadScript = (name: string) => string | undefined;
+
+/** Reads the commands and scripts of a file. */
+export function readCommands(source: Source, readScript: ReadScript): Commands {
+  const scripts = scriptsOf(source, readScript);
+  const named = new Map<string, ScriptKind>();
+  for (const { node, kind } of scripts) {
+    const name = nameOfScript(source, node);
+    if (name !== undefined) named.set(name, kind);
+  }
+  const all = source.calls().flatMap((call) => {
+    const command = readCommand(source, call) ?? readOwnCommand(call, named);
+    return command === undefined ? [] : [command];
+  });
+  return { all, scripts };
+}
+
+/** The call of a script that `defineCommand` or the option `scripts` has made a method. */
+function readOwnCommand(
+  call: CallExpression,
+  named: Map<string, ScriptKind>,
+): KeyCommand | undefined {
+  const script = named.get(calledName(call));
+  if (script === undefined || bare(call.callee).type !== 'MemberExpression') return undefined;
+  const [first] = call.arguments;
+  const isCount = first?.type === 'Literal' && typeof first.value === 'number';
+  return { verb: 'script', call, key: isCount ? call.arguments[1] : first, script };
+}
+
+function scriptsOf(source: Source, readScript: ReadScript): { node: Node; kind: ScriptKind }[] {
+  const found: { node: Node; kind: ScriptKind }[] = [];
+  for (const node of source.nodes) {
+    if (!isText(node) || found.some((other) => contains(other.node, node))) continue;
+    const text = source.string(node);
+    if (text === undefined) continue;
+    const file = /[\w-]+\.lua$/.exec(text)?.[0];
+    const script = file === undefined ? text : readScript(file);
+    const kind = script === undefined ? undefined : kindOfScript(script);
+    if (kind !== undefined) found.push({ node, kind });
+    // A part of a script whose whole is none is none either.
+    else if (isScript(text) && node.type === 'BinaryExpression')
+      found.push({ node, kind: 'acquire' });
+  }
+  return found.filter(({ node }) => {
+    const text = source.string(node) ?? '';
+    return /\.lua$/.test(text) || kindOfScript(text) !== undefined;
+  });
+}
+
+function isText(node: Node): boolean {
+  if (node.type === 'Literal') return typeof node.value === 'string';
+  if (node.type === 'CallExpression') return calledName(node) === 'join';
+  return (
+    node.type === 'TemplateLiteral' || (node.type === 'BinaryExpression' && node.operator === '+')
+  );
+}
+
+/** The name under which clients call a script: of `defineCommand(name, …)`, or of its property in `scripts`. */
+function nameOfScript(source: Source, node: Node): string | undefined {
+  const holder = holderOf(source, node);
+  for (const user of [node, ...holder]) {
+    for (const each of source.around(user)) {
+      if (each.type !== 'CallExpression') continue;
+      if (calledName(each) === 'defineCommand') return source.string(each.arguments[0]);
+      if (calledName(each) === 'defineScript') {
+        const parent = source.parent(each);
+        if (parent?.type === 'Property') return nameOf(parent.key);
+        if (parent?.type === 'VariableDeclarator') return nameOf(parent.id);
+      }
+    }
+  }
+  return undefined;
+}
+
+/** The uses of the name that a script is declared by. */
+function holderOf(source: Source, node: Node): Node[] {
+  const parent = source.parent(node);
+  if (parent?.type !== 'VariableDeclarator' || parent.id.type !== 'Identifier') return [];
+  const { name } = parent.id;
+  return source.nodes.filter(
+    (each) => each.type === 'Identifier' && each.name === name && each !== parent.id,
+  );
+}
+
+/** Finds the locks of a file. */
+export function findByHand(source: Source, { all, scripts }: Commands): HandLock[] {
+  const releases = all.filter(({ verb, script }) => verb === 'del' || script === 'release');
+  const found: HandLock[] = [];
+  const add = (acquire: KeyCommand, form: HandLock['form'], enough: number) => {
+    const own = releasesOf(source, acquire, releases);
+    if (score(source, acquire, own, scripts) < enough) return;
+    found.push({ acquire, node: acquire.call, form, releases: own });
+  };
+  for (const command of all) {
+    const { verb, nx, script } = command;
+    if (verb === 'set' && nx === true) add(command, 'set', ENOUGH);
+    else if (verb === 'setnx') add(command, 'setnx', ENOUGH);
+    else if (script === 'acquire') add(command, 'script', ENOUGH);
+    else if (verb === 'incr' && isTakenByCount(source, command)) add(command, 'incr', ENOUGH + 1);
+    else if (
+      verb === 'set' &&
+      /redis|valkey/i.test(source.text) &&
+      isCheckedBefore(source, command, all)
+    )
+      add(command, 'check', ENOUGH + 1);
+  }
+  const [lone] = scripts;
+  if (found.length === 0 && lone !== undefined && isUsed(source, lone.node))
+    found.push({ acquire: undefined, node: lone.node, form: 'script', releases: [] });
+  return found;
+}
+
+/** Whether the file sends a script of a lock: one that it only hands on may be part of a queue or of a library. */
+function isUsed(source: Source, node: Node): boolean {
+  const names = [...source.around(node)].map((each) =>
+    each.type === 'VariableDeclarator' || each.type === 'Property'
+      ? nameOf(each.type === 'Property' ? each.key : each.id)
+      : '',
+  );
+  const says = `${names.join(' ')} ${source.string(node) ?? ''} ${basename(source.path)}`;
+  const sent = source.calls().some((call) => SENDS.test(calledName(call)));
+  return sent && saysLock(says) && !saysOther(says);
+}
+
+/** Texts that name a key: two commands that share one use the same key. */
+export function keysOf(source: Source, key: Node | undefined): Set<string> {
+  const keys = new Set<string>();
+  if (key === undefined) return keys;
+  const flat = (node: Node) =>
+    source
+      .textOf(node)
+      .replace(/\s+/g, '')
+      .replace(/\bthis\._?/g, '');
+  const first = key.type === 'ArrayExpression' && key.elements[0] ? key.elements[0] : key;
+  const resolved = source.resolve(first);
+  for (const node of [bare(first), resolved]) {
+    keys.add(flat(node));
+    if (node.type === 'CallExpression') keys.add(`${flat(node.callee)}()`);
+  }
+  const text = source.string(first);
+  if (text !== undefined && /[a-z]{2}/i.test(text)) keys.add(text);
+  return keys;
+}
+
+export function sameKey(source: Source, a: Node | undefined, b: Node | undefined): boolean {
+  const keys = keysOf(source, a);
+  return [...keysOf(source, b)].some((key) => keys.has(key));
+}
+
+/** The releases of a lock: those of the same function, if it has any. */
+function releasesOf(
+  source: Source,
+  acquire: KeyCommand,
+  releases: readonly KeyCommand[],
+): readonly KeyCommand[] {
+  const own = releases.filter((release) => belongs(source, acquire, release));
+  const here = source.functionOf(acquire.call);
+  const inside = own.filter(({ call }) => here !== undefined && contains(here, call));
+  return inside.length > 0 ? inside : own;
+}
+
+/** Whether a release frees what a command takes. */
+function belongs(source: Source, acquire: KeyCommand, release: KeyCommand): boolean {
+  if (sameKey(source, acquire.key, release.key)) return true;
+  if (release.script !== 'release' && !speaksOfRelease(source, release)) return false;
+  if (
+    release.verb === 'del' &&
+    release.key !== undefined &&
+    !saysLock(source.textOf(release.key))
+  ) {
+    return (
+      source.classOf(acquire.call) === source.classOf(release.call) &&
+      hasSameParameter(source, acquire, release)
+    );
+  }
+  return source.classOf(acquire.call) === source.classOf(release.call);
+}
+
+function hasSameParameter(source: Source, a: KeyCommand, b: KeyCommand): boolean {
+  return saysLock(namesAround(source, a.call)) && saysLock(namesAround(source, b.call));
+}
+
+function speaksOfRelease(source: Source, { call }: KeyCommand): boolean {
+  return wordsOf(namesAround(source, call)).some((word) =>
+    /^(release|unlock|free|relinquish)/.test(word),
+  );
+}
+
+/** The names of the functions around a node. */
+function namesAround(source: Source, node: Node): string {
+  return source
+    .functionsOf(node)
+    .map((each) => source.nameOfFunction(each))
+    .join(' ');
+}
+
+/** How much speaks for a lock. */
+function score(
+  source: Source,
+  acquire: KeyCommand,
+  releases: readonly KeyCommand[],
+  scripts: Commands['scripts'],
+): number {
+  let sum = ofKey(source, acquire.key) + ofNames(source, acquire.call);
+  if (acquire.value && saysLock(source.textOf(acquire.value))) sum += 2;
+  if (saysTake(resultName(source, acquire.call))) sum += 2;
+  const outer = source.functionsOf(acquire.call).find((each) => source.nameOfFunction(each) !== '');
+  if (outer !== undefined && saysLock(wordsIn(source, outer))) sum += 2;
+  const best = releases.map((release) => ofRelease(source, acquire, release));
+  return sum + Math.max(0, ...best, scripts.some(({ kind }) => kind !== 'acquire') ? 3 : 0);
+}
+
+function ofKey(source: Source, key: Node | undefined): number {
+  if (key === undefined) return 0;
+  const resolved = source.resolve(key);
+  const text = [
+    source.textOf(key),
+    source.string(key) ?? '',
+    source.textOf(resolved).slice(0, 200),
+  ].join(' ');
+  return (saysLock(text) ? 5 : 0) - (saysOther(text) ? 4 : 0);
+}
+
+function ofNames(source: Source, call: CallExpression): number {
+  let sum = 0;
+  const names = namesAround(source, call);
+  if (saysLock(names)) sum += 4;
+  else if (saysTake(names)) sum += 2;
+  if (saysOther(names)) sum -= 3;
+  const { id } = source.classOf(call) ?? {};
+  if (id && saysLock(id.name)) sum += 3;
+  if (id && saysOther(id.name)) sum -= 2;
+  const file = basename(source.path);
+  if (saysLock(file)) sum += 2;
+  if (saysOther(file)) sum -= 2;
+  if (saysLock(source.textOf(call.callee))) sum += 2;
+  return sum;
+}
+
+/** The name that the result of a call gets. */
+function resultName(source: Source, call: CallExpression): string {
+  for (const each of source.around(call)) {
+    if (each.type === 'VariableDeclarator') return source.textOf(each.id);
+    if (each.type === 'AssignmentExpression') return source.textOf(each.left);
+    if (each.type.endsWith('Statement') || each.type.endsWith('Function')) return '';
+  }
+  return '';
+}
+
+/** The texts and comments in a function. */
+function wordsIn(source: Source, node: AnyFunction): string {
+  const texts = source
+    .within(node)
+    .map((each) => (isText(each) ? (source.string(each) ?? '') : ''));
+  const comments = source.comments.filter(
+    ({ start, end }) => node.start <= start && end <= node.end,
+  );
+  return [...texts, ...comments.map(({ value }) => value)].join(' ');
+}
+
+function ofRelease(source: Source, acquire: KeyCommand, release: KeyCommand): number {
+  if (release.script === 'release') return 4;
+  const here = source.functionOf(acquire.call);
+  if (here !== undefined && contains(here, release.call)) {
+    if (isInFinally(source, release.call)) return 4;
+    return isInCatch(source, release.call) ? 0 : 3;
+  }
+  return speaksOfRelease(source, release) ? 4 : 1;
+}
+
+export function isInFinally(source: Source, node: Node): boolean {
+  return [...source.around(node)].some((each) => {
+    const parent = source.parent(each);
+    if (parent?.type === 'TryStatement' && parent.finalizer === each) return true;
+    return each.type === 'CallExpression' && calledName(each) === 'finally';
+  });
+}
+
+function isInCatch(source: Source, node: Node): boolean {
+  return [...source.around(node)].some(
+    (each) =>
+      each.type === 'CatchClause' ||
+      (each.type === 'CallExpression' && calledName(each) === 'catch'),
+  );
+}
+
+/** `incr(key) === 1`, also by a name. */
+function isTakenByCount(source: Source, { call }: KeyCommand): boolean {
+  const name = resultName(source, call);
+  const here = source.functionOf(call) ?? source.program;
+  return source.within(here).some((each) => {
+    if (each.type !== 'BinaryExpression' || !/^([=!]==?|>)$/.test(each.operator)) return false;
+    const isOne = each.right.type === 'Literal' && each.right.value === 1;
+    return (
+      isOne && (contains(each.left, call) || (name !== '' && source.textOf(each.left) === name))
+    );
+  });
+}
+
+/** Whether the same function looks first whether the key exists, and sets it only then. */
+function isCheckedBefore(source: Source, set: KeyCommand, all: readonly KeyCommand[]): boolean {
+  if (set.key === undefined || !saysLock(source.textOf(set.key) + (source.string(set.key) ?? '')))
+    return false;
+  const here = source.functionOf(set.call);
+  if (here === undefined) return false;
+  const others = all.filter(
+    ({ call, key }) => contains(here, call) && sameKey(source, key, set.key),
+  );
+  if (others.some(({ nx, verb }) => nx === true || verb === 'getset')) return false;
+  return others.some(({ verb, call }) => {
+    if ((verb !== 'get' && verb !== 'exists') || call.end > set.call.start) return false;
+    return decides(source, here, call, set.call);
+  });
+}
+
+/** Whether an `if` between two calls asks only whether the first has found something. */
+function decides(
+  source: Source,
+  here: AnyFunction,
+  look: CallExpression,
+  set: CallExpression,
+): boolean {
+  const name = resultName(source, look);
+  return source.within(here).some((each) => {
+    if (each.type !== 'IfStatement' || each.test.start > set.start) return false;
+    const test = bare(each.test);
+    const asks = contains(test, look) || (name !== '' && source.textOf(test).includes(name));
+    const compares = source
+      .within(each.test)
+      .concat(test)
+      .some(
+        (part) => part.type === 'BinaryExpression' && !isPlain(part.right) && !isPlain(part.left),
+      );
+    return asks && !compares;
+  });
+}
+
+function isPlain(node: Node): boolean {
+  return node.type === 'Literal' || (node.type === 'Identifier' && node.name === 'undefined');
+}

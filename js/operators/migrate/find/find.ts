@@ -1,0 +1,48 @@
+/** Finds and judges the locks of one file. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { findByHand, type HandLock, type ReadScript, readCommands } from './by-hand.js';
+import { type Fault, judge } from './judge.js';
+import { findPackages, judgePackages, type PackageUse } from './packages.js';
+import type { Source } from './source.js';
+
+/** A file that has neither these nor what follows takes no lock, and is not parsed. */
+const HINTS =
+  /redlock|redis-?semaphore|redis-?lock|redis-mutex|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
+
+/** Whether a text may hold a lock. */
+export function mayLock(text: string): boolean {
+  return (
+    HINTS.test(text) ||
+    (/redis/i.test(text) && /lock|mutex/i.test(text) && /\.(?:set|setex|incr)\w*\(/i.test(text))
+  );
+}
+
+/** All that a file does with locks. */
+export interface FileLocks {
+  readonly byHand: readonly { lock: HandLock; faults: readonly Fault[] }[];
+  readonly uses: readonly PackageUse[];
+  readonly faults: readonly Fault[];
+}
+
+export function findLocks(source: Source): FileLocks {
+  const commands = readCommands(source, scriptReader(source.path));
+  const byHand = findByHand(source, commands).map((lock) => ({
+    lock,
+    faults: judge(source, lock, commands),
+  }));
+  const uses = findPackages(source);
+  return { byHand, uses, faults: judgePackages(source, uses) };
+}
+
+/** Reads scripts beside the file that names them, or in a folder of scripts beside it. */
+function scriptReader(path: string): ReadScript {
+  return (name) => {
+    for (const folder of ['.', 'lua', 'scripts', '..', '../lua', '../scripts']) {
+      const file = join(dirname(path), folder, name);
+      if (existsSync(file)) return readFileSync(file, 'utf8');
+    }
+    return undefined;
+  };
+}

@@ -1,0 +1,248 @@
+/** The packages that take locks in Redis, and what a file does with them. */
+
+import { isInFinally } from './by-hand.js';
+import type { Fault } from './judge.js';
+import {
+  bare,
+  type CallExpression,
+  calledName,
+  contains,
+  type Node,
+  nameOf,
+  receiverOf,
+  type Source,
+} from './source.js';
+
+/** A package that takes locks. */
+export interface LockPackage {
+  readonly name: string;
+  /** It gets no releases, or calls itself superseded. */
+  readonly superseded: boolean;
+  /** The drop-in, by the package's major version; none if its code has to change. */
+  readonly dropIn?: (major: number | undefined) => DropIn | undefined;
+}
+
+/** An entry of holdfast with the API of a package. */
+export interface DropIn {
+  readonly entry: string;
+  /** The names that it exports. */
+  readonly names: ReadonlySet<string>;
+}
+
+const names = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+
+const REDLOCK: DropIn = {
+  entry: 'holdfast/redlock',
+  names: names(
+    'default Redlock Lock ExecutionError ResourceLockedError Settings RedlockAbortSignal Client ClientExecutionResult ExecutionResult ExecutionStats',
+  ),
+};
+const REDLOCK4: DropIn = {
+  entry: 'holdfast/redlock4',
+  names: names('default Redlock Lock LockError Options'),
+};
+const REDIS_SEMAPHORE: DropIn = {
+  entry: 'holdfast/redis-semaphore',
+  names: names(
+    'Mutex Semaphore MultiSemaphore RedlockMutex Lock LostLockError TimeoutError defaultTimeoutOptions Client LockLostCallback LockOptions TimeoutOptions',
+  ),
+};
+
+/** The major versions that a drop-in stands for. */
+const redlockOf = (major: number | undefined) =>
+  major === 5 ? REDLOCK : major === 4 ? REDLOCK4 : undefined;
+
+export const PACKAGES: readonly LockPackage[] = [
+  { name: 'redlock', superseded: true, dropIn: redlockOf },
+  { name: '@sesamecare-oss/redlock', superseded: true, dropIn: () => REDLOCK },
+  {
+    name: 'redis-semaphore',
+    superseded: false,
+    dropIn: (major) => (major === 5 ? REDIS_SEMAPHORE : undefined),
+  },
+  { name: 'redlock-universal', superseded: false },
+  { name: 'redlock-temp-fix', superseded: true },
+  { name: 'redlock2', superseded: true },
+  { name: 'node-redlock', superseded: true },
+  { name: '@hoangducnhuan/redlock', superseded: false },
+  { name: '@anchan828/nest-redlock', superseded: false },
+  { name: '@blastz/nest-redlock', superseded: false },
+  { name: 'nestjs-redlock-universal', superseded: false },
+  { name: 'nestjs-simple-redis-lock', superseded: true },
+  { name: '@huangang/nestjs-simple-redis-lock', superseded: true },
+  { name: '@nestjs-redis/lock', superseded: false },
+  { name: '@redis-kit/lock', superseded: false },
+  { name: '@microfleet/ioredis-lock', superseded: true },
+  { name: 'ioredis-lock', superseded: true },
+  { name: 'murlock', superseded: false },
+  { name: 'simple-redis-mutex', superseded: false },
+  { name: 'async-redis-lock', superseded: true },
+  { name: 'redis-lock', superseded: true },
+  { name: 'redislock', superseded: true },
+  { name: 'redis-promise-lock', superseded: true },
+  { name: 'node-redis-warlock', superseded: true },
+  { name: '@upstash/lock', superseded: false },
+];
+
+const BY_NAME = new Map(PACKAGES.map((each) => [each.name, each]));
+
+/** A place where a file names a package. */
+export interface PackageUse {
+  readonly package: LockPackage;
+  /** The string that names it. */
+  readonly specifier: Node & { readonly value: unknown };
+  /** The statement or call around the string. */
+  readonly node: Node;
+  readonly form: 'import' | 'require' | 'export' | 'mock';
+  /** The names that it takes; undefined if it takes the whole module. */
+  readonly imported: readonly string[] | undefined;
+  /** Only types, which are gone at run time. */
+  readonly onlyTypes: boolean;
+}
+
+/** Finds the imports of lock packages, and mocks of them. */
+export function findPackages(source: Source): PackageUse[] {
+  return source.nodes.flatMap((node) => {
+    if (node.type !== 'Literal' || typeof node.value !== 'string') return [];
+    const found = BY_NAME.get(node.value);
+    const use = found === undefined ? undefined : useOf(source, node, found);
+    return use === undefined ? [] : [use];
+  });
+}
+
+function useOf(
+  source: Source,
+  specifier: PackageUse['specifier'],
+  found: LockPackage,
+): PackageUse | undefined {
+  const node = source.parent(specifier);
+  const use = { package: found, specifier, onlyTypes: false };
+  if (node?.type === 'ImportDeclaration') {
+    const imported = node.specifiers.map((each) =>
+      each.type === 'ImportSpecifier'
+        ? nameOf(each.imported)
+        : each.type === 'ImportDefaultSpecifier'
+          ? 'default'
+          : '*',
+    );
+    const types = node.specifiers.map(
+      (each) => each.type === 'ImportSpecifier' && each.importKind === 'type',
+    );
+    const onlyTypes =
+      node.importKind === 'type' || (types.length > 0 && types.every((each) => each));
+    return { ...use, node, form: 'import', imported, onlyTypes };
+  }
+  if (node?.type === 'ExportNamedDeclaration' || node?.type === 'ExportAllDeclaration') {
+    const imported =
+      node.type === 'ExportAllDeclaration'
+        ? ['*']
+        : node.specifiers.map((each) => nameOf(each.local));
+    return { ...use, node, form: 'export', imported, onlyTypes: node.exportKind === 'type' };
+  }
+  if (node?.type === 'TSExternalModuleReference')
+    return { ...use, node, form: 'require', imported: undefined };
+  if (node?.type === 'ImportExpression')
+    return { ...use, node, form: 'require', imported: undefined };
+  if (node?.type !== 'CallExpression' || node.arguments[0] !== specifier) return undefined;
+  const called = source.textOf(node.callee);
+  if (called === 'require')
+    return { ...use, node, form: 'require', imported: required(source, node) };
+  if (/^(jest|vi|vitest|mock|td|sinon)\.\w+$/.test(called))
+    return { ...use, node, form: 'mock', imported: undefined };
+  return undefined;
+}
+
+/** The names that `require` is taken apart to. */
+function required(source: Source, call: CallExpression): string[] | undefined {
+  const parent = source.parent(call);
+  if (parent?.type === 'MemberExpression') return [nameOf(parent.property)];
+  if (parent?.type !== 'VariableDeclarator' || parent.id.type !== 'ObjectPattern') return undefined;
+  return parent.id.properties.map((each) => (each.type === 'Property' ? nameOf(each.key) : '*'));
+}
+
+const TAKES = /^(acquire|lock|tryAcquire|acquireWithin|createLock)$/;
+const FREES = /^(release|unlock)$/;
+
+/** What is wrong with the use of packages in a file. */
+export function judgePackages(source: Source, uses: readonly PackageUse[]): Fault[] {
+  const real = uses.filter(({ onlyTypes, form }) => !onlyTypes && form !== 'mock');
+  if (real.length === 0) return [];
+  const superseded = real
+    .filter((use) => use.package.superseded)
+    .map(({ node }): Fault => ({ rule: 'superseded-package', node }));
+  return [...superseded, ...judgeServers(source), ...judgeReleases(source)];
+}
+
+function judgeServers(source: Source): Fault[] {
+  return source.nodes.flatMap((node): Fault[] => {
+    if (node.type !== 'NewExpression' || !/^Redlock(\.default)?$/i.test(source.textOf(node.callee)))
+      return [];
+    const [clients] = node.arguments;
+    const list = clients === undefined ? undefined : source.resolve(clients);
+    if (
+      list?.type !== 'ArrayExpression' ||
+      list.elements.length !== 1 ||
+      list.elements[0]?.type === 'SpreadElement'
+    )
+      return [];
+    return [{ rule: 'redlock-on-one-server', node }];
+  });
+}
+
+/** `const lock = await redlock.acquire(…)`, work, `lock.release()` without a finally block. */
+function judgeReleases(source: Source): Fault[] {
+  return source.calls().flatMap((take): Fault[] => {
+    if (!TAKES.test(calledName(take))) return [];
+    const here = source.functionOf(take);
+    const parent = source.parent(take);
+    if (here === undefined || parent?.type !== 'AwaitExpression') return [];
+    const holder = nameOfHold(source, parent) ?? textOf(source, receiverOf(take));
+    const frees = source.callsWithin(here).filter((call) => {
+      if (!FREES.test(calledName(call))) return false;
+      const [first] = call.arguments;
+      return [receiverOf(call), first].some(
+        (each) => each !== undefined && textOf(source, each) === holder,
+      );
+    });
+    if (
+      frees.length === 0 ||
+      frees.some((free) => isInFinally(source, free) || source.functionOf(free) !== here)
+    )
+      return [];
+    const last = frees.at(-1) as CallExpression;
+    const inCatch = frees.some((free) =>
+      [...source.around(free)].some((each) => each.type === 'CatchClause'),
+    );
+    const works = source
+      .callsWithin(here)
+      .some(
+        (call) =>
+          call.start > take.end &&
+          call.end < last.start &&
+          !frees.includes(call) &&
+          source.parent(call)?.type === 'AwaitExpression',
+      );
+    const swallowed = source
+      .within(here)
+      .some(
+        (each) =>
+          each.type === 'TryStatement' &&
+          each.handler !== null &&
+          each.start > take.end &&
+          each.end < last.start &&
+          !contains(each, last),
+      );
+    return inCatch || !works || swallowed ? [] : [{ rule: 'release-not-in-finally', node: last }];
+  });
+}
+
+function nameOfHold(source: Source, awaited: Node): string | undefined {
+  const parent = source.parent(awaited);
+  if (parent?.type === 'VariableDeclarator') return source.textOf(parent.id);
+  if (parent?.type === 'AssignmentExpression') return source.textOf(parent.left);
+  return undefined;
+}
+
+function textOf(source: Source, node: Node | undefined): string {
+  return node === undefined ? '' : source.textOf(bare(node));
+}

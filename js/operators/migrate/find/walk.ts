@@ -1,0 +1,77 @@
+/** The files that the command reads: sources of JavaScript and TypeScript that no `.gitignore` names. */
+
+import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve, sep } from 'node:path';
+import type { Ignore } from 'ignore';
+import { loadPeer } from './parser.js';
+
+const SOURCE = /\.[cm]?[jt]sx?$/;
+const DECLARATION = /\.d\.[cm]?ts$/;
+
+/** Folders that hold no code of the project, whatever `.gitignore` says. */
+const NEVER = new Set(['.git', '.hg', '.svn', 'bower_components', 'node_modules', '.yarn']);
+
+/** The rules of one `.gitignore`, for the paths below its folder. */
+interface Rules {
+  readonly folder: string;
+  readonly ignore: Ignore;
+}
+
+/** Lists sources below `paths`, each once, in the order of their names. A path that names a file is always listed. */
+export async function listSources(paths: readonly string[]): Promise<string[]> {
+  const make = await loadIgnore();
+  const found = new Set<string>();
+  const visit = (folder: string, above: readonly Rules[]): void => {
+    const rules = [...above, ...rulesOf(folder, make)];
+    const entries = readdirSync(folder, { withFileTypes: true });
+    for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const path = join(folder, entry.name);
+      const isFolder = entry.isDirectory();
+      if (NEVER.has(entry.name) || isIgnored(path, isFolder, rules)) continue;
+      if (isFolder) visit(path, rules);
+      else if (entry.isFile() && isSource(entry.name)) found.add(path);
+    }
+  };
+  for (const path of paths.map((each) => resolve(each))) {
+    if (lstatSync(path).isDirectory()) visit(path, rulesAbove(path, make));
+    else found.add(path);
+  }
+  return [...found];
+}
+
+function isSource(name: string): boolean {
+  return SOURCE.test(name) && !DECLARATION.test(name);
+}
+
+async function loadIgnore(): Promise<() => Ignore> {
+  const module = await loadPeer<{ default: (() => Ignore) & { default?: () => Ignore } }>('ignore');
+  return module.default.default ?? module.default;
+}
+
+function rulesOf(folder: string, make: () => Ignore): Rules[] {
+  const file = join(folder, '.gitignore');
+  if (!existsSync(file)) return [];
+  return [{ folder, ignore: make().add(readFileSync(file, 'utf8')) }];
+}
+
+/** The rules of the folders above, up to the root of the repository; none outside of a repository. */
+function rulesAbove(folder: string, make: () => Ignore): Rules[] {
+  const above: string[] = [];
+  for (let at = folder; !existsSync(join(at, '.git')); at = dirname(at)) {
+    if (at === dirname(at)) return [];
+    above.unshift(dirname(at));
+  }
+  return above.flatMap((each) => rulesOf(each, make));
+}
+
+/** Whether the last rule that names the path ignores it. */
+function isIgnored(path: string, isFolder: boolean, rules: readonly Rules[]): boolean {
+  let ignored = false;
+  for (const { folder, ignore } of rules) {
+    const below = relative(folder, path).split(sep).join('/');
+    const verdict = ignore.test(isFolder ? `${below}/` : below);
+    if (verdict.ignored) ignored = true;
+    if (verdict.unignored) ignored = false;
+  }
+  return ignored;
+}

@@ -1,0 +1,35 @@
+/** Words by which code says what a key is for. */
+
+const LOCK = new Set(
+  'lock locks locked locking locker lockkey lockname lockid lockvalue locktoken unlock unlocking mutex mutexes semaphore lease leases leader leadership exclusive exclusively redlock singleflight'.split(
+    ' ',
+  ),
+);
+const TAKE = /^(acquire|acquired|tryacquire|obtain|obtained|claim|claimed|lock|locked)$/;
+const OTHER =
+  /^(idempotency|idempotent|idem|dedup|dedupe|deduplication|duplicate|duplicates|nonce|jti|replay|rate|ratelimit|limit|limiter|throttle|throttled|cooldown|debounce|cache|cached|caches|seen|visited|processed|once|otp|captcha|invite|coupon|counter|notified|sent|session|sessions|lockout|blocked|username|signup|register|unique|metric|online|presence|quota|attempts)$/;
+
+/** The words of an identifier or a text, in lower case. */
+export function wordsOf(text: string): string[] {
+  return text
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([A-Z]+)([A-Z][a-z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z]+/)
+    .filter((word) => word.length > 1);
+}
+
+/** Whether a text speaks of locks. */
+export function saysLock(text: string): boolean {
+  return wordsOf(text).some((word) => LOCK.has(word));
+}
+
+/** Whether a text speaks of locks or of taking something. */
+export function saysTake(text: string): boolean {
+  return wordsOf(text).some((word) => LOCK.has(word) || TAKE.test(word));
+}
+
+/** Whether a text names another use of a key that is written once. */
+export function saysOther(text: string): boolean {
+  return wordsOf(text).some((word) => OTHER.test(word)) || /rate.?limit|id[ae]mpot/i.test(text);
+}
