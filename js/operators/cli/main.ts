@@ -1,8 +1,6 @@
 #!/usr/bin/env node
 /** `holdfast`: locks for operators, shell scripts and cron. Each command has a file of its own. */
 
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
@@ -15,6 +13,7 @@ import { addRelease } from './release.js';
 import { addRun } from './run.js';
 import { helpText } from './terminal.js';
 import { addUi } from './ui.js';
+import { version } from './version.js';
 import { addWatch } from './watch.js';
 
 const HELP = `
@@ -50,11 +49,6 @@ const COMMANDS = [
   addMigrate,
   addCompletion,
 ];
-
-function version(): string {
-  const manifest = readFileSync(join(__dirname, '..', '..', '..', 'package.json'), 'utf8');
-  return (JSON.parse(manifest) as { version: string }).version;
-}
 
 /**
  * Exits at once: if the event loop ran empty instead, a lock that is left to expire would be released. Waits for

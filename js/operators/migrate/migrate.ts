@@ -1,7 +1,7 @@
 /** Goes through the files of a code base: finds locks, judges them, and says what replaces them. */
 
 import { readFileSync } from 'node:fs';
-import { relative } from 'node:path';
+import { relative, resolve } from 'node:path';
 import type { HandLock } from './find/by-hand.js';
 import { findLocks, mayLock } from './find/find.js';
 import type { Fault } from './find/judge.js';
@@ -9,6 +9,10 @@ import type { Finding, FoundLock } from './find/lock.js';
 import type { PackageUse } from './find/packages.js';
 import { loadParser } from './find/parser.js';
 import { parse, type Source } from './find/source.js';
+import { listSources } from './find/walk.js';
+import { replaceFile } from './rewrite/edits.js';
+import { ttlOf } from './rewrite/pairs.js';
+import { type Move, type Plan, plan, type ReadFile } from './rewrite/plan.js';
 import { LEVELS, type Level, RULES } from './rules.js';
 
 /** A file that takes locks. */
@@ -25,31 +29,66 @@ export interface Report {
   /** Files that look like locks, and that the parser cannot read. */
   readonly unread: readonly string[];
   readonly found: readonly FoundFile[];
+  /** The files that `--write` changes. */
+  readonly changes: readonly string[];
+  /** Whether they are changed. */
+  readonly written: boolean;
 }
 
 /** Longer files are generated. */
 const CHARACTERS_MAX = 2_000_000;
 
-/** Looks at all files. `progress` is called before each, with the count of those before. */
-export async function migrate(
-  files: readonly string[],
-  progress: (done: number) => void,
-): Promise<Report> {
+/** What a run is asked for. */
+export interface Order {
+  /** Files and folders. */
+  readonly paths: readonly string[];
+  /** Whether files are changed. */
+  readonly write: boolean;
+  /** The version of holdfast, for `package.json`. */
+  readonly version: string;
+  /** Called before each file, with the count of those before and of all. */
+  readonly progress: (done: number, all: number) => void;
+}
+
+/** Looks at all files, and changes what is certain if asked to. */
+export async function migrate({ paths, write, version, progress }: Order): Promise<Report> {
   const parser = await loadParser();
-  const [unread, found]: [string[], FoundFile[]] = [[], []];
-  for (const [done, file] of files.entries()) {
-    progress(done);
-    const text = readFileSync(file, 'utf8');
+  const files = await listSources(paths);
+  const unread: string[] = [];
+  const read: ReadFile[] = [];
+  for (const [done, path] of files.entries()) {
+    progress(done, files.length);
+    const text = readFileSync(path, 'utf8');
     if (text.length > CHARACTERS_MAX || !mayLock(text)) continue;
-    const path = relative(process.cwd(), file);
-    const source = parse(parser, file, text);
-    if (source === undefined) unread.push(path);
-    else {
-      const locks = locksOf(source);
-      if (locks.length > 0) found.push({ path, locks });
+    const source = parse(parser, path, text);
+    if (source === undefined) {
+      unread.push(short(path));
+      continue;
     }
+    const locks = findLocks(source);
+    if (locks.byHand.length + locks.uses.length > 0) read.push({ path, source, locks });
   }
-  return { files: files.length, unread, found };
+  const changes = plan(
+    parser,
+    read,
+    paths.map((each) => resolve(each)),
+    version,
+  );
+  if (write) for (const [path, text] of changes.texts) replaceFile(path, text);
+  const found = read
+    .map((file) => ({ path: short(file.path), locks: locksOf(file, changes) }))
+    .filter(({ locks }) => locks.length > 0);
+  return {
+    files: files.length,
+    unread,
+    found,
+    changes: [...changes.texts.keys()].map(short),
+    written: write,
+  };
+}
+
+function short(path: string): string {
+  return relative(process.cwd(), path);
 }
 
 /** The gravest level of what was found; undefined if nothing is wrong. */
@@ -62,8 +101,8 @@ export function worstOf({ found }: Report): Level | undefined {
   return LEVELS.find((level) => levels.has(level));
 }
 
-function locksOf(source: Source): FoundLock[] {
-  const { byHand, uses, faults } = findLocks(source);
+function locksOf({ path, source, locks }: ReadFile, changes: Plan): FoundLock[] {
+  const { byHand, uses, faults } = locks;
   const shown = new Set<string>();
   const findings = (all: readonly Fault[]): Finding[] =>
     all.flatMap(({ rule, node }) => {
@@ -86,10 +125,10 @@ function locksOf(source: Source): FoundLock[] {
           rule === 'superseded-package' ? node === use.node : i === 0,
         ),
       ),
-      advice: adviceOfPackage(use),
-      rewritten: false,
+      ...adviceOnPackage(use, changes.moves.get(use)),
     }),
   );
+  const isRewritten = changes.byHand.has(path);
   const ofHand = byHand.map(
     ({ lock, faults }): FoundLock => ({
       ...source.placeOf(lock.node.start),
@@ -97,21 +136,46 @@ function locksOf(source: Source): FoundLock[] {
       by: commandOf(lock),
       key: keyOf(source, lock),
       findings: findings(faults),
-      advice: 'locks.request or locks.tryAcquire',
-      rewritten: false,
+      ...adviceByHand(source, lock, isRewritten),
     }),
   );
   return [...ofPackages, ...ofHand].sort((a, b) => a.line - b.line || a.column - b.column);
 }
 
-function adviceOfPackage(use: PackageUse): string {
-  return `see docs/migration.md for ${use.package.name}`;
+type Advice = Pick<FoundLock, 'advice' | 'code' | 'rewritten'>;
+
+function adviceOnPackage({ package: { name } }: PackageUse, move: Move | undefined): Advice {
+  const { dropIn, obstacle } = move ?? {};
+  if (dropIn !== undefined && obstacle === undefined)
+    return { advice: `import ${dropIn.entry} in its place`, rewritten: true };
+  const reason = obstacle === undefined ? '' : `: ${obstacle}`;
+  return { advice: `see docs/migration.md for ${name}${reason}`, rewritten: false };
+}
+
+function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
+  if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
+  const { acquire } = lock;
+  const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
+  const ttl =
+    acquire?.expiry === undefined || acquire.expiry === 'unknown'
+      ? '10_000'
+      : ttlOf(source, acquire.expiry);
+  return {
+    advice: "with const locks = await connect(url, { prefix: '' }) it is",
+    code: `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`,
+    rewritten,
+  };
 }
 
 function commandOf({ form }: HandLock): string {
-  return { set: 'SET NX', setnx: 'SETNX', script: 'script', check: 'GET and SET', incr: 'INCR' }[
-    form
-  ];
+  return {
+    set: 'SET NX',
+    setnx: 'SETNX',
+    script: 'script',
+    check: 'GET and SET',
+    blind: 'SET',
+    incr: 'INCR',
+  }[form];
 }
 
 const KEY_MAX = 60;

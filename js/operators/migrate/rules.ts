@@ -39,6 +39,10 @@ export const RULES = {
     sentence:
       'one command looks whether the lock is free and another takes it: two callers may both see it free',
   },
+  'set-without-condition': {
+    level: 'error',
+    sentence: 'the command sets the key whether it exists or not: it takes the lock from its owner',
+  },
   'release-without-compare': {
     level: 'error',
     sentence:

@@ -2,7 +2,7 @@
 
 import { basename } from 'node:path';
 import { type KeyCommand, readCommand } from './commands.js';
-import { isScript, kindOfScript, type ScriptKind } from './scripts.js';
+import { isText, type ReadScript, type ScriptKind, Scripts } from './scripts.js';
 import {
   type AnyFunction,
   bare,
@@ -21,7 +21,7 @@ export interface HandLock {
   readonly acquire: KeyCommand | undefined;
   /** Where it is reported. */
   readonly node: Node;
-  readonly form: 'set' | 'setnx' | 'script' | 'check' | 'incr';
+  readonly form: 'set' | 'setnx' | 'script' | 'check' | 'blind' | 'incr';
   readonly releases: readonly KeyCommand[];
 }
 
@@ -34,92 +34,29 @@ export interface Commands {
 /** Calls that run a script, or make a method of it. */
 const SENDS = /^(eval|evalsha|evalSha|defineCommand|defineScript|scriptLoad|script|invokeScript)$/i;
 
+/** The first word of a function that takes a lock. */
+const TAKING = /^(acquire|lock|obtain|take|get|try)$/;
+
 /** The score from which code counts as a lock: one clear sign, or two vague ones. */
 const ENOUGH = 4;
 
-/** Reads the text of a script's file, which a path in the code names; undefined if there is none. */
-export type ReadScript = (name: string) => string | undefined;
-
 /** Reads the commands and scripts of a file. */
-export function readCommands(source: Source, readScript: ReadScript): Commands {
-  const scripts = scriptsOf(source, readScript);
-  const named = new Map<string, ScriptKind>();
-  for (const { node, kind } of scripts) {
-    const name = nameOfScript(source, node);
-    if (name !== undefined) named.set(name, kind);
-  }
+export function readCommands(source: Source, readFile: ReadScript): Commands {
+  const scripts = new Scripts(source, readFile);
   const all = source.calls().flatMap((call) => {
-    const command = readCommand(source, call) ?? readOwnCommand(call, named);
+    const command = readCommand(source, call, scripts) ?? readOwnCommand(call, scripts);
     return command === undefined ? [] : [command];
   });
-  return { all, scripts };
+  return { all, scripts: scripts.found };
 }
 
 /** The call of a script that `defineCommand` or the option `scripts` has made a method. */
-function readOwnCommand(
-  call: CallExpression,
-  named: Map<string, ScriptKind>,
-): KeyCommand | undefined {
-  const script = named.get(calledName(call));
+function readOwnCommand(call: CallExpression, scripts: Scripts): KeyCommand | undefined {
+  const script = scripts.methods.get(calledName(call));
   if (script === undefined || bare(call.callee).type !== 'MemberExpression') return undefined;
   const [first] = call.arguments;
   const isCount = first?.type === 'Literal' && typeof first.value === 'number';
   return { verb: 'script', call, key: isCount ? call.arguments[1] : first, script };
-}
-
-function scriptsOf(source: Source, readScript: ReadScript): { node: Node; kind: ScriptKind }[] {
-  const found: { node: Node; kind: ScriptKind }[] = [];
-  for (const node of source.nodes) {
-    if (!isText(node) || found.some((other) => contains(other.node, node))) continue;
-    const text = source.string(node);
-    if (text === undefined) continue;
-    const file = /[\w-]+\.lua$/.exec(text)?.[0];
-    const script = file === undefined ? text : readScript(file);
-    const kind = script === undefined ? undefined : kindOfScript(script);
-    if (kind !== undefined) found.push({ node, kind });
-    // A part of a script whose whole is none is none either.
-    else if (isScript(text) && node.type === 'BinaryExpression')
-      found.push({ node, kind: 'acquire' });
-  }
-  return found.filter(({ node }) => {
-    const text = source.string(node) ?? '';
-    return /\.lua$/.test(text) || kindOfScript(text) !== undefined;
-  });
-}
-
-function isText(node: Node): boolean {
-  if (node.type === 'Literal') return typeof node.value === 'string';
-  if (node.type === 'CallExpression') return calledName(node) === 'join';
-  return (
-    node.type === 'TemplateLiteral' || (node.type === 'BinaryExpression' && node.operator === '+')
-  );
-}
-
-/** The name under which clients call a script: of `defineCommand(name, …)`, or of its property in `scripts`. */
-function nameOfScript(source: Source, node: Node): string | undefined {
-  const holder = holderOf(source, node);
-  for (const user of [node, ...holder]) {
-    for (const each of source.around(user)) {
-      if (each.type !== 'CallExpression') continue;
-      if (calledName(each) === 'defineCommand') return source.string(each.arguments[0]);
-      if (calledName(each) === 'defineScript') {
-        const parent = source.parent(each);
-        if (parent?.type === 'Property') return nameOf(parent.key);
-        if (parent?.type === 'VariableDeclarator') return nameOf(parent.id);
-      }
-    }
-  }
-  return undefined;
-}
-
-/** The uses of the name that a script is declared by. */
-function holderOf(source: Source, node: Node): Node[] {
-  const parent = source.parent(node);
-  if (parent?.type !== 'VariableDeclarator' || parent.id.type !== 'Identifier') return [];
-  const { name } = parent.id;
-  return source.nodes.filter(
-    (each) => each.type === 'Identifier' && each.name === name && each !== parent.id,
-  );
 }
 
 /** Finds the locks of a file. */
@@ -128,6 +65,8 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
   const found: HandLock[] = [];
   const add = (acquire: KeyCommand, form: HandLock['form'], enough: number) => {
     const own = releasesOf(source, acquire, releases);
+    // A key that is looked at, set and left to expire may lock an account.
+    if ((form === 'check' || form === 'blind') && own.length === 0) return;
     if (score(source, acquire, own, scripts) < enough) return;
     found.push({ acquire, node: acquire.call, form, releases: own });
   };
@@ -143,6 +82,7 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
       isCheckedBefore(source, command, all)
     )
       add(command, 'check', ENOUGH + 1);
+    else if (verb === 'set' && isBlind(source, command, all)) add(command, 'blind', ENOUGH + 1);
   }
   const [lone] = scripts;
   if (found.length === 0 && lone !== undefined && isUsed(source, lone.node))
@@ -175,7 +115,10 @@ export function keysOf(source: Source, key: Node | undefined): Set<string> {
   const resolved = source.resolve(first);
   for (const node of [bare(first), resolved]) {
     keys.add(flat(node));
-    if (node.type === 'CallExpression') keys.add(`${flat(node.callee)}()`);
+    if (node.type !== 'CallExpression') continue;
+    // A function makes the same kind of key from other arguments.
+    const fixed = node.arguments.filter((each) => each.type === 'Literal').map(flat);
+    if (fixed.length > 0 || saysLock(flat(node.callee))) keys.add(`${flat(node.callee)}(${fixed})`);
   }
   const text = source.string(first);
   if (text !== undefined && /[a-z]{2}/i.test(text)) keys.add(text);
@@ -244,6 +187,7 @@ function score(
   let sum = ofKey(source, acquire.key) + ofNames(source, acquire.call);
   if (acquire.value && saysLock(source.textOf(acquire.value))) sum += 2;
   if (saysTake(resultName(source, acquire.call))) sum += 2;
+  if (acquire.script !== undefined && saysLock(source.textOf(acquire.call).slice(0, 80))) sum += 4;
   const outer = source.functionsOf(acquire.call).find((each) => source.nameOfFunction(each) !== '');
   if (outer !== undefined && saysLock(wordsIn(source, outer))) sum += 2;
   const best = releases.map((release) => ofRelease(source, acquire, release));
@@ -351,6 +295,25 @@ function isCheckedBefore(source: Source, set: KeyCommand, all: readonly KeyComma
     if ((verb !== 'get' && verb !== 'exists') || call.end > set.call.start) return false;
     return decides(source, here, call, set.call);
   });
+}
+
+/** Whether a function that takes a lock by its name sets the key without a condition. */
+function isBlind(
+  source: Source,
+  { call, key, expiry }: KeyCommand,
+  all: readonly KeyCommand[],
+): boolean {
+  const here = source.functionOf(call);
+  if (here === undefined || expiry === undefined || !/redis|valkey/i.test(source.text))
+    return false;
+  const words = wordsOf(source.nameOfFunction(here));
+  if (
+    !TAKING.test(words[0] ?? '') ||
+    !saysLock(`${namesAround(source, call)} ${source.classOf(call)?.id?.name ?? ''}`)
+  )
+    return false;
+  const others = all.filter((each) => contains(here, each.call) && each.call !== call);
+  return !others.some((other) => sameKey(source, other.key, key) || other.nx === true);
 }
 
 /** Whether an `if` between two calls asks only whether the first has found something. */

@@ -1,6 +1,7 @@
 /** Commands to Redis, as the clients of Node write them. */
 
-import { isScript, kindOfScript, type ScriptKind } from './scripts.js';
+import { basename } from 'node:path';
+import type { ScriptKind, Scripts } from './scripts.js';
 import {
   bare,
   type CallExpression,
@@ -11,7 +12,7 @@ import {
   receiverOf,
   type Source,
 } from './source.js';
-import { wordsOf } from './words.js';
+import { saysLock, wordsOf } from './words.js';
 
 /** What a command does to a key. */
 export type Verb =
@@ -41,7 +42,7 @@ export interface KeyCommand {
 
 /** An expiry as the code gives it. */
 export interface Expiry {
-  readonly unit: 'ms' | 's' | 'unknown';
+  readonly unit: 'ms' | 's';
   readonly amount: Node;
 }
 
@@ -77,12 +78,17 @@ const COMMON = new Set(['get', 'set', 'exists', 'delete', 'remove']);
 const REDIS = /redis|valkey|client|cache|conn|store|\bkv\b|multi|pipeline|\bdb\b|tx\b/i;
 
 /** Reads the command of a call; undefined if it sends none that matters to locks. */
-export function readCommand(source: Source, call: CallExpression): KeyCommand | undefined {
+export function readCommand(
+  source: Source,
+  call: CallExpression,
+  scripts: Scripts,
+): KeyCommand | undefined {
   const name = verbName(calledName(call));
   const args = argumentsOf(source, call);
-  if (RUN_SCRIPT.test(name)) return readScript(source, call, args);
+  if (RUN_SCRIPT.test(name)) return readScript(source, call, args, scripts);
   const verb = VERBS[name];
-  if (verb === undefined) return readGeneric(source, call, args) ?? readNamed(source, call, args);
+  if (verb === undefined)
+    return readGeneric(source, call, args, scripts) ?? readNamed(source, call, args);
   const command = readVerb(source, call, verb, name, args);
   if (command?.nx === true || !COMMON.has(name)) return command;
   return speaksRedis(source, call) ? command : undefined;
@@ -122,7 +128,12 @@ function argumentsOf(source: Source, call: CallExpression): Node[] {
 }
 
 /** A command by its words: `call('SET', …)`, `sendCommand(['SET', …])`, `redis(['SET', …])`. */
-function readGeneric(source: Source, call: CallExpression, args: Node[]): KeyCommand | undefined {
+function readGeneric(
+  source: Source,
+  call: CallExpression,
+  args: Node[],
+  scripts: Scripts,
+): KeyCommand | undefined {
   const [first, second] = args;
   if (first === undefined || args.length < 2) return undefined;
   const word = source.string(first) ?? '';
@@ -135,7 +146,7 @@ function readGeneric(source: Source, call: CallExpression, args: Node[]): KeyCom
     inner?.type === 'ArrayExpression'
       ? inner.elements.filter((each) => each !== null)
       : args.slice(1);
-  if (RUN_SCRIPT.test(name)) return readScript(source, call, rest);
+  if (RUN_SCRIPT.test(name)) return readScript(source, call, rest, scripts);
   const verb = VERBS[name];
   return verb === undefined ? undefined : readVerb(source, call, verb, name, rest);
 }
@@ -241,30 +252,30 @@ function readExpiration(source: Source, node: Node): Expiry | 'unknown' {
   return { unit, amount };
 }
 
-function readScript(source: Source, call: CallExpression, args: Node[]): KeyCommand | undefined {
+function readScript(
+  source: Source,
+  call: CallExpression,
+  args: Node[],
+  scripts: Scripts,
+): KeyCommand | undefined {
   const [script, second, third] = args;
   if (script === undefined) return undefined;
-  const text = textOfScript(source, script);
-  const kind = text === undefined ? kindByName(source.textOf(script)) : kindOfScript(text);
+  const kind = scripts.kindOf(script) ?? kindByName(source.textOf(script), placeOf(source, call));
   if (kind === undefined) return undefined;
   return { verb: 'script', call, key: keyOfScript(source, second, third), script: kind };
 }
 
-/** The text of a script, also of one that is named by what loads it. */
-function textOfScript(source: Source, script: Node): string | undefined {
-  const node = source.resolve(script);
-  const texts =
-    node.type === 'CallExpression' || node.type === 'NewExpression'
-      ? [source.string(node), ...node.arguments.map((each) => source.string(each))]
-      : [source.string(node)];
-  return texts.find((text) => text !== undefined && isScript(text));
+/** The names of the functions and of the file around a call. */
+function placeOf(source: Source, call: CallExpression): string {
+  const names = source.functionsOf(call).map((each) => source.nameOfFunction(each));
+  return [...names, source.classOf(call)?.id?.name ?? '', basename(source.path)].join(' ');
 }
 
-/** What a script that is not in this file does, by its name. */
-export function kindByName(name: string): ScriptKind | undefined {
+/** What a script that is not in this file does, by its name, and by the names around its use. */
+function kindByName(name: string, place: string): ScriptKind | undefined {
   const words = wordsOf(name);
   const has = (...any: string[]) => any.some((word) => words.includes(word));
-  if (!has('lock', 'unlock', 'mutex', 'lease', 'release', 'semaphore')) return undefined;
+  if (!saysLock(`${name} ${place}`)) return undefined;
   if (has('unlock', 'release', 'del', 'delete')) return 'release';
   if (has('extend', 'renew', 'refresh', 'expire', 'prolong', 'keepalive')) return 'extend';
   return has('acquire', 'lock') ? 'acquire' : undefined;

@@ -2,9 +2,10 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { findByHand, type HandLock, type ReadScript, readCommands } from './by-hand.js';
+import { findByHand, type HandLock, readCommands } from './by-hand.js';
 import { type Fault, judge } from './judge.js';
 import { findPackages, judgePackages, type PackageUse } from './packages.js';
+import type { ReadScript } from './scripts.js';
 import type { Source } from './source.js';
 
 /** A file that has neither these nor what follows takes no lock, and is not parsed. */

@@ -48,7 +48,12 @@ function judgeExpiry(
   acquire: KeyCommand,
   { all }: Commands,
 ): Fault[] {
-  const faults: Fault[] = form === 'check' ? [{ rule: 'check-then-set', node: acquire.call }] : [];
+  const faults: Fault[] =
+    form === 'check'
+      ? [{ rule: 'check-then-set', node: acquire.call }]
+      : form === 'blind'
+        ? [{ rule: 'set-without-condition', node: acquire.call }]
+        : [];
   if (form === 'script' || acquire.expiry !== undefined) return faults;
   const later = all.filter(
     ({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key),
@@ -75,16 +80,21 @@ function isClock(source: Source, value: Node): boolean {
   return /Date\.now\(\)|new Date\b|getTime\(\)|expire|timeout/i.test(text + source.textOf(value));
 }
 
-function judgeRelease(source: Source, { releases }: HandLock, { all }: Commands): Fault[] {
+function judgeRelease(source: Source, { acquire, releases }: HandLock, { all }: Commands): Fault[] {
   return releases.flatMap((release): Fault[] => {
-    if (release.verb !== 'del') return [];
     const here = source.functionOf(release.call) ?? source.program;
+    if (
+      release.verb !== 'del' ||
+      (isFunction(here) && /force|reset|clear/i.test(source.nameOfFunction(here)))
+    )
+      return [];
     const inside = all.filter(({ call, verb }) => contains(here, call) && verb !== 'del');
     if (inside.some(({ verb, script }) => verb === 'watch' || script === 'release')) return [];
     const gets = inside.filter(
       ({ verb, call, key }) =>
         (verb === 'get' || verb === 'getset') &&
         call.start < release.call.start &&
+        !precedes(source, call, acquire) &&
         sameKey(source, key, release.key),
     );
     if (gets.some(({ verb }) => verb === 'getset')) return [];
@@ -94,6 +104,12 @@ function judgeRelease(source: Source, { releases }: HandLock, { all }: Commands)
         : 'release-without-compare';
     return [{ rule, node: release.call }];
   });
+}
+
+/** Whether a look at the key comes before the same function takes the lock. */
+function precedes(source: Source, look: CallExpression, acquire: KeyCommand | undefined): boolean {
+  if (acquire === undefined || look.start > acquire.call.start) return false;
+  return source.functionOf(look) === source.functionOf(acquire.call);
 }
 
 /** Whether something decides that a call is made: an `if` around it, or one before it that leaves. */
@@ -144,7 +160,7 @@ function isShared(source: Source, given: Node): boolean {
 }
 
 function judgeResult(source: Source, { form, node }: HandLock, acquire: KeyCommand): Fault[] {
-  if (form === 'check' || form === 'incr') return [];
+  if (form === 'check' || form === 'blind' || form === 'incr') return [];
   const { call } = acquire;
   if (call.arguments.some((each) => isFunction(each))) return [];
   const parent = source.parent(call);
@@ -280,7 +296,8 @@ function judgeRenewal(
   const second =
     commands.all.filter(({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key))
       .length > 1;
-  if (extended || renewed || second || form === 'check' || form === 'incr') return [];
+  if (extended || renewed || second || form === 'check' || form === 'blind' || form === 'incr')
+    return [];
   if (releases.length === 0 || acquire.expiry === undefined) return [];
   return [{ rule: 'no-renewal', node: acquire.call }];
 }

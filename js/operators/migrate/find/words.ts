@@ -7,7 +7,7 @@ const LOCK = new Set(
 );
 const TAKE = /^(acquire|acquired|tryacquire|obtain|obtained|claim|claimed|lock|locked)$/;
 const OTHER =
-  /^(idempotency|idempotent|idem|dedup|dedupe|deduplication|duplicate|duplicates|nonce|jti|replay|rate|ratelimit|limit|limiter|throttle|throttled|cooldown|debounce|cache|cached|caches|seen|visited|processed|once|otp|captcha|invite|coupon|counter|notified|sent|session|sessions|lockout|blocked|username|signup|register|unique|metric|online|presence|quota|attempts)$/;
+  /^(idempotency|idempotent|idem|dedup|dedupe|deduplication|duplicate|duplicates|nonce|jti|replay|rate|ratelimit|limit|limiter|throttle|throttled|cooldown|debounce|cache|cached|caches|seen|visited|processed|otp|captcha|invite|coupon|counter|notified|sent|session|sessions|lockout|blocked|username|signup|register|unique|metric|online|presence|quota|attempts)$/;
 
 /** The words of an identifier or a text, in lower case. */
 export function wordsOf(text: string): string[] {

@@ -1,5 +1,6 @@
 /** The report for people. */
 
+import type { FoundLock } from '../find/lock.js';
 import type { Report } from '../migrate.js';
 import { docsOf, LEVELS, type Level, RULES, type RuleName } from '../rules.js';
 
@@ -7,42 +8,50 @@ import { docsOf, LEVELS, type Level, RULES, type RuleName } from '../rules.js';
 export type Tint = (how: Level | 'title' | 'aside', text: string) => string;
 
 /** Writes each lock with what is wrong with it, and then the rules that were broken. */
-export function asText({ files, found, unread }: Report, tint: Tint): string {
-  const lines = found.flatMap(({ path, locks }) =>
-    locks.flatMap(({ line, column, by, key, findings, advice }) => [
-      `${tint('title', `${path}:${line}:${column}`)} ${by}${key === null ? '' : ` ${key}`}`,
-      ...findings.map(({ rule, line, column }) => {
-        const { level, sentence } = RULES[rule];
-        return `  ${tint(level, rule)} ${tint('aside', `${line}:${column}`)} ${sentence}`;
-      }),
-      `  ${tint('aside', advice)}`,
-      '',
-    ]),
+export function asText(report: Report, tint: Tint): string {
+  const locks = report.found.flatMap(({ path, locks }) =>
+    locks.flatMap((lock) => [...linesOf(path, lock, report.written, tint), '']),
   );
-  return [
-    ...lines,
-    ...unread.map((path) => `${path}: this is no program that can be read`),
-    ...summary(found, files, tint),
-  ].join('\n');
+  const unread = report.unread.map((path) => `${path}: this is no program that can be read`);
+  return [...locks, ...unread, ...summary(report, tint)].join('\n');
 }
 
-function summary(found: Report['found'], files: number, tint: Tint): string[] {
+function linesOf(path: string, lock: FoundLock, written: boolean, tint: Tint): string[] {
+  const { line, column, by, key, findings, advice, code, rewritten } = lock;
+  const change = rewritten ? (written ? 'changed to: ' : '--write: ') : '';
+  return [
+    `${tint('title', `${path}:${line}:${column}`)} ${by}${key === null ? '' : ` ${key}`}`,
+    ...findings.map(({ rule, line, column }) => {
+      const { level, sentence } = RULES[rule];
+      return `  ${tint(level, rule)} ${tint('aside', `${line}:${column}`)} ${sentence}`;
+    }),
+    `  ${tint('aside', `→ ${change}${advice}`)}`,
+    ...(code === undefined ? [] : [`    ${tint('aside', code)}`]),
+  ];
+}
+
+function summary({ files, found, changes, written }: Report, tint: Tint): string[] {
   const locks = found.flatMap((each) => each.locks);
   const head = `${count(locks.length, 'lock')} in ${count(found.length, 'file')} of ${files}`;
   const counts = new Map<RuleName, number>();
   for (const { rule } of locks.flatMap(({ findings }) => findings))
     counts.set(rule, (counts.get(rule) ?? 0) + 1);
-  const rules = [...counts].sort(
-    ([a, m], [b, n]) => LEVELS.indexOf(RULES[a].level) - LEVELS.indexOf(RULES[b].level) || n - m,
-  );
+  const order = (rule: RuleName) => LEVELS.indexOf(RULES[rule].level);
+  const rules = [...counts].sort(([a, m], [b, n]) => order(a) - order(b) || n - m);
   const wide = Math.max(0, ...rules.map(([rule]) => rule.length));
-  return [
-    tint('title', head),
-    ...rules.map(
-      ([rule, times]) =>
-        `${`${times}`.padStart(5)}  ${tint(RULES[rule].level, rule.padEnd(wide))}  ${tint('aside', docsOf(rule))}`,
-    ),
-  ];
+  const rows = rules.map(
+    ([rule, times]) =>
+      `${`${times}`.padStart(5)}  ${tint(RULES[rule].level, rule.padEnd(wide))}  ${tint('aside', docsOf(rule))}`,
+  );
+  return [tint('title', head), ...rows, ...changed(changes, written)];
+}
+
+function changed(changes: readonly string[], written: boolean): string[] {
+  if (changes.length === 0) return [];
+  const files = `${count(changes.length, 'file')}: ${changes.join(', ')}`;
+  return written
+    ? [`Changed ${files}.`, 'Run npm install and your tests.']
+    : [`--write changes ${files}.`];
 }
 
 function count(number: number, noun: string): string {

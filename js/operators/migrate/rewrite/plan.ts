@@ -1,0 +1,183 @@
+/** What `--write` changes: in which files, and what is not certain enough. */
+
+import { readFileSync } from 'node:fs';
+import { dirname, sep } from 'node:path';
+import type { FileLocks } from '../find/find.js';
+import type { DropIn, PackageUse } from '../find/packages.js';
+import type { Parser } from '../find/parser.js';
+import { parse, type Source } from '../find/source.js';
+import { applyEdits, type Edit } from './edits.js';
+import { editOf, obstacleOf } from './imports.js';
+import { editManifest, majorOf, manifestOf } from './manifest.js';
+import { editPairs, wholeLine } from './pairs.js';
+
+/** A file that has been read. */
+export interface ReadFile {
+  readonly path: string;
+  readonly source: Source;
+  readonly locks: FileLocks;
+}
+
+/** The import of a package, and what becomes of it. */
+export interface Move {
+  readonly dropIn: DropIn | undefined;
+  /** Why it stays; undefined if it moves. */
+  readonly obstacle: string | undefined;
+}
+
+/** The changes of a code base. */
+export interface Plan {
+  /** The new texts of files that change. */
+  readonly texts: ReadonlyMap<string, string>;
+  readonly moves: ReadonlyMap<PackageUse, Move>;
+  /** The files whose locks by hand are rewritten. */
+  readonly byHand: ReadonlySet<string>;
+}
+
+/** Plans the changes. `roots` are the paths that were looked at, whole. */
+export function plan(
+  parser: Parser,
+  files: readonly ReadFile[],
+  roots: readonly string[],
+  version: string,
+): Plan {
+  const moves = planMoves(files);
+  const texts = new Map<string, string>();
+  const byHand = new Set<string>();
+  for (const file of files) {
+    const { source, locks } = file;
+    const edits = locks.uses.flatMap((use): Edit[] => {
+      const move = moves.get(use);
+      return move?.dropIn && move.obstacle === undefined ? [editOf(source, use, move.dropIn)] : [];
+    });
+    const pairs = editPairs(
+      source,
+      locks.byHand.map(({ lock }) => lock),
+    );
+    const text = rewritten(parser, source, [...edits, ...(pairs ?? [])], pairs !== undefined);
+    if (text === undefined) continue;
+    texts.set(file.path, text);
+    if (pairs !== undefined) byHand.add(file.path);
+  }
+  for (const [path, text] of planManifests(parser, files, { moves, byHand }, roots, version))
+    texts.set(path, text);
+  return { texts, moves, byHand };
+}
+
+/** The new text; undefined if nothing changes, or if it would be no program. */
+function rewritten(
+  parser: Parser,
+  source: Source,
+  edits: readonly Edit[],
+  isByHand: boolean,
+): string | undefined {
+  if (edits.length === 0) return undefined;
+  const text = applyEdits(source.text, edits);
+  const result = parse(parser, source.path, text);
+  if (result === undefined) return undefined;
+  return isByHand ? withoutUnused(parser, source, result) : text;
+}
+
+/** Removes the scripts and imports that only the old code named. */
+function withoutUnused(parser: Parser, before: Source, after: Source): string {
+  const used = countsOf(before);
+  const left = countsOf(after);
+  const edits = after.program.body.flatMap((statement): Edit[] => {
+    const name = nameDeclared(statement);
+    if (name === undefined || left.get(name) !== 1 || (used.get(name) ?? 0) < 2) return [];
+    return [wholeLine(after, statement)];
+  });
+  const text = applyEdits(after.text, edits);
+  return parse(parser, after.path, text) === undefined ? after.text : text;
+}
+
+function countsOf(source: Source): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const node of source.nodes)
+    if (node.type === 'Identifier')
+      counts.set(node.name, (counts.get(node.name) ?? 0) + importShare(source, node));
+  return counts;
+}
+
+/** `import { a }` has the name twice in the tree, for the module and for the file. */
+function importShare(source: Source, node: Parameters<Source['parent']>[0]): number {
+  const parent = source.parent(node);
+  return parent?.type === 'ImportSpecifier' && parent.imported === node && parent.local !== node
+    ? 0
+    : 1;
+}
+
+/** The one name that a statement declares, if it has no other effect. */
+function nameDeclared(statement: Source['program']['body'][number]): string | undefined {
+  if (statement.type === 'ImportDeclaration' && statement.specifiers.length === 1)
+    return statement.specifiers[0]?.local.name;
+  if (statement.type !== 'VariableDeclaration' || statement.declarations.length !== 1)
+    return undefined;
+  const [declarator] = statement.declarations;
+  const isText =
+    declarator?.init?.type === 'Literal' || declarator?.init?.type === 'TemplateLiteral';
+  return isText && declarator?.id.type === 'Identifier' ? declarator.id.name : undefined;
+}
+
+/** A package moves in all files of its manifest, or in none: they may hand its objects to each other. */
+function planMoves(files: readonly ReadFile[]): Map<PackageUse, Move> {
+  const groups = new Map<string, { use: PackageUse; move: Move }[]>();
+  for (const { path, source, locks } of files) {
+    const manifest = manifestOf(path);
+    for (const use of locks.uses) {
+      const major = manifest === undefined ? undefined : majorOf(manifest, use.package.name);
+      const dropIn = use.package.dropIn?.(major);
+      const obstacle =
+        dropIn === undefined ? noDropIn(use, major) : obstacleOf(source, use, dropIn);
+      const id = `${manifest}\0${use.package.name}`;
+      groups.set(id, [...(groups.get(id) ?? []), { use, move: { dropIn, obstacle } }]);
+    }
+  }
+  return new Map(
+    [...groups.values()].flatMap((group) => {
+      const first = group.find(({ move }) => move.obstacle !== undefined)?.move.obstacle;
+      return group.map(({ use, move }): [PackageUse, Move] => [
+        use,
+        { ...move, obstacle: move.obstacle ?? (first && `another file stays: ${first}`) },
+      ]);
+    }),
+  );
+}
+
+function noDropIn(use: PackageUse, major: number | undefined): string {
+  const { name, dropIn } = use.package;
+  if (dropIn === undefined) return `holdfast has no drop-in for ${name}`;
+  return major === undefined
+    ? `package.json does not tell the version of ${name}`
+    : `holdfast has no drop-in for ${name} ${major}`;
+}
+
+function planManifests(
+  parser: Parser,
+  files: readonly ReadFile[],
+  { moves, byHand }: Pick<Plan, 'moves' | 'byHand'>,
+  roots: readonly string[],
+  version: string,
+): [string, string][] {
+  const names = new Map<string, Set<string>>();
+  for (const { path, locks } of files) {
+    const manifest = manifestOf(path);
+    if (manifest === undefined || !isWithin(dirname(manifest), roots)) continue;
+    for (const use of locks.uses) {
+      const move = moves.get(use);
+      if (move?.dropIn === undefined || move.obstacle !== undefined) continue;
+      names.set(manifest, (names.get(manifest) ?? new Set<string>()).add(use.package.name));
+    }
+    if (byHand.has(path) && !names.has(manifest)) names.set(manifest, new Set());
+  }
+  return [...names].flatMap(([manifest, moved]): [string, string][] => {
+    const text = readFileSync(manifest, 'utf8');
+    const edits = editManifest(parser, text, [...moved], version);
+    return edits.length === 0 ? [] : [[manifest, applyEdits(text, edits)]];
+  });
+}
+
+/** Whether a folder was looked at, whole: elsewhere a file that was not read may still import the package. */
+function isWithin(folder: string, roots: readonly string[]): boolean {
+  return roots.some((root) => folder === root || folder.startsWith(root + sep));
+}
