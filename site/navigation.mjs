@@ -48,6 +48,7 @@ export const SECTIONS = [
     pages: [
       ['Before you decide', 'docs/deciding.md'],
       ['Migration', 'docs/migration.md'],
+      ['Rules of migrate', 'docs/migrate-rules.md'],
       ['redlock', 'docs/redlock.md'],
       ['redis-semaphore', 'docs/redis-semaphore.md'],
       ['Web Locks', 'docs/web-locks.md'],

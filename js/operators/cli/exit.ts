@@ -19,7 +19,7 @@ import { asJson, paint } from './terminal.js';
  */
 export const Exit = {
   Done: 0,
-  /** The answer is no: the lock is free, or `doctor` found something to fix. */
+  /** The answer is no: the lock is free, or `doctor` or `migrate` found something to fix. */
   No: 1,
   Usage: 64,
   /** No server could be reached, or it refused. */
@@ -39,7 +39,8 @@ export const Exit = {
 /** The exit codes in the help. */
 export const EXIT_CODES = `Exit codes:
   0    done
-  1    the answer is no: the lock is free, or there is something to fix (doctor, also if it reaches no server)
+  1    the answer is no: the lock is free, or there is something to fix (doctor, also if it reaches no server;
+       migrate --fail-on)
   64   wrong usage; nothing was sent
   69   the servers cannot be reached, or refused; ui cannot listen
   70   a defect of holdfast

@@ -58,7 +58,7 @@ function pairOf(source: Source, { acquire, form, releases }: HandLock): Pair | u
   if (taken === undefined) return undefined;
   const block = source.parent(taken.leave);
   if (block?.type !== 'BlockStatement') return undefined;
-  const next = block.body[block.body.indexOf(taken.leave) + 1];
+  const next = block.body.find((each) => each.start >= taken.leave.end);
   const freed = source.parent(release.call);
   const statement = freed === undefined ? undefined : source.parent(freed);
   if (
@@ -93,7 +93,7 @@ function takenBy(source: Source, call: Node): { statement: Node; leave: Node } |
     if (statement?.type !== 'VariableDeclaration' || statement.declarations.length !== 1)
       return undefined;
     if (block?.type !== 'BlockStatement' || holder.id.typeAnnotation) return undefined;
-    const leave = block.body[block.body.indexOf(statement) + 1];
+    const leave = block.body.find((each) => each.start >= statement.end);
     const uses = source.nodes.filter((each) => each.type === 'Identifier' && each.name === name);
     if (leave === undefined || uses.length !== 2) return undefined;
     return isLeave(source, leave, (node) => node.type === 'Identifier' && node.name === name)
@@ -196,7 +196,7 @@ function onlyValue(
 
 function editPair(source: Source, pair: Pair): Edit[] {
   const { take, test, release, key, ttl, value } = pair;
-  const end = source.text[take.end - 1] === ';' || take === test ? ';' : '';
+  const end = semicolonOf(source);
   const indent = indentOf(source, take.start);
   const taking = `const lock = await (await locks).tryAcquire(${key}, { ttl: ${ttl} })${end}`;
   const condition = test.type === 'IfStatement' ? test.test : test;
@@ -229,9 +229,8 @@ function indentOf(source: Source, offset: number): string {
 function importOf(source: Source): Edit {
   const imports = source.program.body.filter((each) => each.type === 'ImportDeclaration');
   const last = imports.at(-1);
-  const at = last ?? source.program.body[0];
   const quote = /["']/.exec(source.text)?.[0] ?? "'";
-  const end = at !== undefined && source.text[at.end - 1] === ';' ? ';' : '';
+  const end = semicolonOf(source);
   if (last !== undefined)
     return {
       start: last.end,
@@ -247,8 +246,13 @@ function importOf(source: Source): Edit {
   };
 }
 
+/** A semicolon if the file has them. */
+function semicolonOf({ program, text }: Source): string {
+  return program.body.some((each) => text[each.end - 1] === ';') ? ';' : '';
+}
+
 function managerOf(source: Source, { client, server }: Pair): Edit {
-  const end = source.text[client.end - 1] === ';' ? ';' : '';
+  const end = semicolonOf(source);
   const quote = /["']/.exec(source.text)?.[0] ?? "'";
   return {
     start: client.end,

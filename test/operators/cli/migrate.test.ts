@@ -1,0 +1,79 @@
+/** `holdfast migrate` as a command: its report, exit codes and errors. */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { ended, ROOT } from '../../support/child.js';
+import { removeFolder } from '../../support/folders.js';
+import { folderOf, migrates } from '../migrate/support.js';
+import { environment } from './support.js';
+
+const folders: string[] = [];
+after(() => folders.forEach(removeFolder));
+
+const folder = folderOf({
+  'bad.js': "async function lock() {\n  await redis.setnx('job\\u001b-lock', 1);\n}\n",
+  'good/a.js':
+    "const got = await redis.set('job:lock', randomUUID(), 'PX', 9, 'NX');\nif (got) await run();\n",
+  'empty/a.js': 'export {};\n',
+});
+folders.push(folder);
+
+test('the report names file, line, rule and page, and escapes what a terminal obeys', async () => {
+  const { stdout, code } = await migrates(folder);
+  assert.equal(code, 0);
+  assert.match(stdout, /^bad\.js:2:9 SETNX 'job\\u001b-lock'$/m);
+  assert.match(stdout, /^ {2}no-expiry 2:9 the lock has no expiry/m);
+  assert.match(stdout, /^ {2}result-not-checked 2:9 /m);
+  assert.match(stdout, /^2 locks in 2 files of 3$/m);
+  assert.match(stdout, /^ +1 {2}no-expiry +docs\/migrate-rules\.md#no-expiry$/m);
+});
+
+test('--fail-on', async () => {
+  const codes = await Promise.all(
+    [
+      ['--fail-on', 'error'],
+      ['good', '--fail-on', 'note'],
+      ['empty', '--fail-on', 'note'],
+      ['--fail-on', 'fatal'],
+      ['none'],
+      ['--json', '--sarif'],
+    ].map(async (args) => (await migrates(folder, ...args)).code),
+  );
+  assert.deepEqual(codes, [1, 0, 0, 64, 64, 64]);
+});
+
+test('--sarif', async () => {
+  const { stdout } = await migrates(folder, '--sarif');
+  const { version, runs } = JSON.parse(stdout);
+  assert.equal(version, '2.1.0');
+  const [result] = runs[0].results;
+  assert.deepEqual([result.ruleId, result.level], ['no-expiry', 'error']);
+  assert.equal(runs[0].tool.driver.rules[result.ruleIndex].id, 'no-expiry');
+  const { artifactLocation, region } = result.locations[0].physicalLocation;
+  assert.deepEqual([artifactLocation.uri, region], ['bad.js', { startLine: 2, startColumn: 9 }]);
+});
+
+test('without the parser it says how to install it', async () => {
+  const alone = folderOf({});
+  folders.push(alone);
+  for (const name of ['dist', 'native', 'package.json']) {
+    cpSync(join(ROOT, name), join(alone, 'holdfast', name), { recursive: true });
+  }
+  mkdirSync(join(alone, 'node_modules'));
+  for (const name of ['commander', 'croner']) {
+    symlinkSync(join(ROOT, 'node_modules', name), join(alone, 'node_modules', name));
+  }
+  const main = join(alone, 'holdfast', 'dist', 'operators', 'cli', 'main.js');
+  const { code, stderr } = await ended(
+    spawn(process.execPath, [main, 'migrate'], {
+      cwd: alone,
+      env: environment(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    }),
+  );
+  assert.equal(code, 69);
+  assert.match(stderr, /oxc-parser is missing.*npm install --save-dev oxc-parser ignore/);
+});

@@ -1,0 +1,101 @@
+/** `holdfast migrate`: the locks that it finds, what it says of them, and what it leaves alone. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { ROOT } from '../../support/child.js';
+import { removeFolder } from '../../support/folders.js';
+import { blocksOf, folderOf, migrates, reportOf } from './support.js';
+
+const folders: string[] = [];
+after(() => folders.forEach(removeFolder));
+
+function made(files: Readonly<Record<string, string>>): string {
+  const folder = folderOf(files);
+  folders.push(folder);
+  return folder;
+}
+
+test('each lock of the corpus is found once, with the rules that it breaks', async () => {
+  const blocks = blocksOf('locks.md');
+  const folder = made(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
+  const { found, unread } = await reportOf(folder);
+  assert.deepEqual(unread, []);
+  const rules = new Map(
+    found.map(({ path, locks }) => {
+      assert.equal(locks.length, 1, path);
+      return [path, locks[0]?.findings.map(({ rule }) => rule)];
+    }),
+  );
+  for (const { name, notes } of blocks.filter(({ name }) => !name.endsWith('.lua')))
+    assert.deepEqual(rules.get(name)?.sort(), [...notes].sort(), name);
+});
+
+test('every rule has code of the corpus that breaks it, and a section of its page', async () => {
+  const { stdout } = await migrates(made({}), '--sarif');
+  const rules = JSON.parse(stdout).runs[0].tool.driver.rules.map(({ id }: { id: string }) => id);
+  const page = readFileSync(join(ROOT, 'docs', 'migrate-rules.md'), 'utf8');
+  const sections = [...page.matchAll(/^## ([a-z-]+)$/gm)].map(([, name]) => name);
+  const broken = new Set(blocksOf('locks.md').flatMap(({ notes }) => notes));
+  assert.deepEqual([[...broken].sort(), sections.sort()], [rules.sort(), rules]);
+});
+
+test('code that only looks like a lock stays silent', async () => {
+  const blocks = blocksOf('silent.md');
+  const folder = made(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
+  const { files, found, unread } = await reportOf(folder);
+  assert.deepEqual([files, found, unread], [blocks.length, [], []]);
+});
+
+test('the old code that the pages show is found, and the code of holdfast is not', async () => {
+  const old = await reportOf(join(ROOT, 'test', 'docs', 'old-code'));
+  assert.deepEqual([old.found.length, old.files], [7, 7]);
+  for (const page of [
+    'README.md',
+    'docs/migration.md',
+    'docs/deciding.md',
+    'docs/guide.md',
+    'docs/fencing.md',
+  ]) {
+    const text = readFileSync(join(ROOT, page), 'utf8');
+    const blocks = [...text.matchAll(/^```[jt]s(.*)\n([\s\S]*?)^```$/gm)];
+    const folder = made(Object.fromEntries(blocks.map(([, , code = ''], i) => [`${i}.mts`, code])));
+    const { found } = await reportOf(folder);
+    const ours = blocks.flatMap(([, notes = ''], i) => (/before/.test(notes) ? [`${i}.mts`] : []));
+    assert.deepEqual(
+      found.map(({ path }) => path),
+      ours,
+      page,
+    );
+  }
+});
+
+test('it reads what no .gitignore names, and no installed package', async () => {
+  const lock = "export const lock = () => redis.set('job:lock', id, 'PX', 1000, 'NX');\n";
+  const folder = made({
+    '.gitignore': 'dist/\n*.gen.js\n!keep.gen.js\n',
+    'a.js': lock,
+    'b.jsx': `${lock}export const view = <p>{1}</p>;\n`,
+    'c.cts': lock.replace('id', 'id as string'),
+    'keep.gen.js': lock,
+    'lib/.gitignore': 'old.js\n',
+    'lib/e.mjs': lock,
+    'lib/old.js': lock,
+    'dist/f.js': lock,
+    'g.gen.js': lock,
+    'h.d.ts': "declare const redis: any;\nredis.set('lock', 1, 'PX', 1, 'NX')",
+    'node_modules/i/index.js': lock,
+    'notes.md': lock,
+    'broken.js': `${lock}}}`,
+  });
+  const { found, files, unread } = await reportOf(folder);
+  const paths = found.map(({ path }) => path);
+  assert.deepEqual(paths.sort(), ['a.js', 'b.jsx', 'c.cts', 'keep.gen.js', 'lib/e.mjs']);
+  assert.deepEqual([files, unread], [6, ['broken.js']]);
+  const named = await reportOf(folder, 'lib', 'node_modules/i/index.js');
+  assert.deepEqual(
+    named.found.map(({ path }) => path),
+    ['lib/e.mjs', 'node_modules/i/index.js'],
+  );
+});

@@ -1,0 +1,77 @@
+/** Code bases in folders of their own, and `holdfast migrate` on them. */
+
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type Ended, ended, ROOT } from '../../support/child.js';
+import { environment, MAIN } from '../cli/support.js';
+
+/** A block of a page of code: a file, and what the page says of it. */
+export interface Block {
+  readonly name: string;
+  readonly notes: readonly string[];
+  readonly text: string;
+}
+
+/** Reads the blocks of a page beside this file. */
+export function blocksOf(page: string): Block[] {
+  const text = readFileSync(join(ROOT, 'test', 'operators', 'migrate', page), 'utf8');
+  return [...text.matchAll(/^```\w+ (\S+) ?(.*)\n([\s\S]*?)^```$/gm)].map(
+    ([, name = '', notes = '', text = '']) => ({
+      name,
+      notes: notes.split(' ').filter(Boolean),
+      text,
+    }),
+  );
+}
+
+/** Makes a folder with files. */
+export function folderOf(files: Readonly<Record<string, string>>): string {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-migrate-'));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  return folder;
+}
+
+/** A lock in the report. */
+export interface Lock {
+  readonly by: string;
+  readonly line: number;
+  readonly findings: readonly { readonly rule: string; readonly line: number }[];
+  readonly advice: string;
+  readonly code?: string;
+  readonly rewritten: boolean;
+}
+
+/** The report as JSON. */
+export interface Report {
+  readonly files: number;
+  readonly unread: readonly string[];
+  readonly found: readonly { readonly path: string; readonly locks: readonly Lock[] }[];
+  readonly changes: readonly string[];
+}
+
+/** Runs the command in a folder. */
+export function migrates(folder: string, ...args: readonly string[]): Promise<Ended> {
+  return ended(
+    spawn(process.execPath, [MAIN, 'migrate', ...args], {
+      cwd: folder,
+      env: environment(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    }),
+  );
+}
+
+/** Its report, as JSON. */
+export async function reportOf(folder: string, ...args: readonly string[]): Promise<Report> {
+  const { stdout, stderr } = await migrates(folder, '--json', ...args);
+  if (stdout === '') throw new Error(stderr);
+  return JSON.parse(stdout) as Report;
+}
+
+export function read(folder: string, name: string): string {
+  return readFileSync(join(folder, name), 'utf8');
+}

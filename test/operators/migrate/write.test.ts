@@ -1,0 +1,185 @@
+/** `holdfast migrate --write`: what changes, and what stays. */
+
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { removeFolder } from '../../support/folders.js';
+import { blocksOf, folderOf, migrates, type Report, read, reportOf } from './support.js';
+
+const folders: string[] = [];
+after(() => folders.forEach(removeFolder));
+
+function made(files: Readonly<Record<string, string>>): string {
+  const folder = folderOf(files);
+  folders.push(folder);
+  return folder;
+}
+
+const MANIFEST = `{
+  "name": "shop",
+  "files": ["dist", "src"],
+  "dependencies": {
+    "ioredis": "^5.0.0",
+    "redlock": "^5.0.0-beta.2"
+  },
+  "devDependencies": { "@types/redlock": "^4.0.0", "jest": "^30.0.0" }
+}
+`;
+
+/** What a report says of a file's only lock. */
+function adviceOf({ found }: Report, name: string): string | undefined {
+  return found.find(({ path }) => path === name)?.locks[0]?.advice;
+}
+
+test('imports, requires and mocks of a package move to its drop-in, and package.json follows', async () => {
+  const folder = made({
+    'package.json': MANIFEST,
+    'src/a.ts':
+      'import Redlock, { type Lock } from "redlock" // locks\nexport const r = new Redlock([c], { retryCount: 3 })\n',
+    'src/b.cjs': "const Redlock = require('redlock').default;\r\nexports.r = new Redlock([c]);\r\n",
+    'test/a.test.js': "jest.mock('redlock');\nimport('redlock');\n",
+  });
+  const { changes } = await reportOf(folder);
+  assert.equal(read(folder, 'package.json'), MANIFEST, 'nothing changes without --write');
+  assert.equal(changes.length, 4);
+  await migrates(folder, '--write');
+  assert.match(
+    read(folder, 'src/a.ts'),
+    /^import Redlock, { type Lock } from "holdfast\/redlock" \/\/ locks\n/,
+  );
+  assert.match(
+    read(folder, 'src/b.cjs'),
+    /^const Redlock = require\('holdfast\/redlock'\)\.default;\r\n/,
+  );
+  assert.equal(
+    read(folder, 'test/a.test.js'),
+    "jest.mock('holdfast/redlock');\nimport('holdfast/redlock');\n",
+  );
+  assert.equal(
+    read(folder, 'package.json').replace(/\d+\.\d+\.\d+"\n {2}}/, 'V"\n  }'),
+    MANIFEST.replace('"redlock": "^5.0.0-beta.2"', '"holdfast": "^V"').replace(
+      '"@types/redlock": "^4.0.0", ',
+      '',
+    ),
+  );
+  assert.deepEqual((await reportOf(folder)).changes, []);
+});
+
+test('a package stays in all files if one of them uses what the drop-in does not have', async () => {
+  const a = "import Redlock from 'redlock';\nexport const r = new Redlock([c]);\n";
+  const b = "import Redlock, { Lock } from 'redlock';\nnew Redlock([c], { lockScript: mine });\n";
+  const folder = made({ 'package.json': MANIFEST, 'a.js': a, 'b.js': b });
+  const report = await reportOf(folder, '--write');
+  assert.deepEqual([report.changes, read(folder, 'a.js'), read(folder, 'b.js')], [[], a, b]);
+  assert.match(adviceOf(report, 'b.js') ?? '', /takes no option lockScript/);
+  assert.match(adviceOf(report, 'a.js') ?? '', /another file stays/);
+});
+
+test('the version in package.json decides the drop-in', async () => {
+  const code = "const Redlock = require('redlock');\nmodule.exports = new Redlock([c]);\n";
+  const four = made({ 'package.json': '{"dependencies":{"redlock":"4.2.0"}}', 'a.js': code });
+  const three = made({ 'package.json': '{"dependencies":{"redlock":"^3.1.0"}}', 'a.js': code });
+  const none = made({ 'package.json': '{"dependencies":{"redlock":"latest"}}', 'a.js': code });
+  await migrates(four, '--write');
+  assert.match(read(four, 'a.js'), /require\('holdfast\/redlock4'\)/);
+  assert.match(read(four, 'package.json'), /^{"dependencies":{"holdfast": "\^\d/);
+  assert.match(
+    adviceOf(await reportOf(three, '--write'), 'a.js') ?? '',
+    /no drop-in for redlock 3/,
+  );
+  assert.match(
+    adviceOf(await reportOf(none, '--write'), 'a.js') ?? '',
+    /does not tell the version/,
+  );
+});
+
+test('package.json keeps a package that files outside of the given paths may import', async () => {
+  const folder = made({ 'package.json': MANIFEST, 'src/a.js': "import Redlock from 'redlock';\n" });
+  await migrates(folder, 'src', '--write');
+  assert.match(read(folder, 'src/a.js'), /holdfast\/redlock/);
+  assert.equal(read(folder, 'package.json'), MANIFEST);
+});
+
+const [OLD, NEW] = [
+  `import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+
+const redis = new Redis(process.env.REDIS_URL);
+const RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
+
+export async function withLock(key, fn) {
+  const token = randomUUID();
+  const taken = await redis.set(key, token, 'EX', 30, 'NX'); // one at a time
+  if (!taken) {
+    throw new Error('held');
+  }
+  try {
+    /* the work */
+    return await fn();
+  } finally {
+    await redis.eval(RELEASE, 1, key, token);
+  }
+}
+`,
+  `import { Redis } from 'ioredis';
+import { connect } from 'holdfast';
+
+const redis = new Redis(process.env.REDIS_URL);
+const locks = connect(process.env.REDIS_URL, { prefix: '' });
+
+export async function withLock(key, fn) {
+  const lock = await (await locks).tryAcquire(key, { ttl: 30000 }); // one at a time
+  if (lock === null) {
+    throw new Error('held');
+  }
+  try {
+    /* the work */
+    return await fn();
+  } finally {
+    await lock.release();
+  }
+}
+`,
+];
+
+test('a lock of the common form becomes tryAcquire, with the line ends of the file', async () => {
+  const folder = made({ 'a.mjs': OLD, 'crlf.mjs': OLD.replaceAll('\n', '\r\n') });
+  await migrates(folder, '--write');
+  assert.equal(read(folder, 'a.mjs'), NEW);
+  assert.equal(read(folder, 'crlf.mjs'), NEW.replaceAll('\n', '\r\n'));
+  assert.deepEqual(readdirSync(folder).sort(), ['a.mjs', 'crlf.mjs']);
+  assert.deepEqual((await reportOf(folder)).found, []);
+});
+
+test('another form stays, with the code to paste', async () => {
+  const forms = {
+    'injected.mjs': OLD.replace('new Redis(process.env.REDIS_URL)', 'container.redis'),
+    'prefixed.mjs': OLD.replace(
+      'process.env.REDIS_URL)',
+      "process.env.REDIS_URL, { keyPrefix: 'shop:' })",
+    ),
+    'used.mjs': OLD.replace('return await fn()', 'return await fn(taken)'),
+    'named.mjs': OLD.replace('fn) {', 'fn, lock) {'),
+    'continues.mjs': OLD.replace("throw new Error('held');", "console.log('held');"),
+  };
+  const folder = made(forms);
+  const report = await reportOf(folder, '--write');
+  assert.deepEqual(report.changes, []);
+  for (const { path, locks } of report.found) {
+    assert.match(locks[0]?.code ?? '', /^await locks\.request\(key, { ttl: 30000, wait: 0 }/, path);
+    assert.equal(read(folder, path), forms[path as keyof typeof forms], path);
+  }
+  assert.equal(report.found.length, Object.keys(forms).length);
+});
+
+test('the corpus is written once, and can be parsed', async () => {
+  const blocks = [...blocksOf('locks.md'), ...blocksOf('silent.md')];
+  const folder = made({
+    'package.json': MANIFEST.replace('"redlock"', '"redis-semaphore": "^5.0.0",\n    "redlock"'),
+    ...Object.fromEntries(blocks.map(({ name, text }) => [name, text])),
+  });
+  const { changes } = await reportOf(folder, '--write');
+  assert.ok(changes.includes('x.js') && changes.includes('y.js'));
+  const { changes: again, unread } = await reportOf(folder, '--write');
+  assert.deepEqual([again, unread], [[], []]);
+});
