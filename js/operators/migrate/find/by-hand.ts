@@ -186,6 +186,13 @@ function score(
 ): number {
   let sum = ofKey(source, acquire.key) + ofNames(source, acquire.call);
   if (acquire.value && saysLock(source.textOf(acquire.value))) sum += 2;
+  if (
+    acquire.value &&
+    /u+id|token|owner|identifier|random|nanoid|instance|worker|\bpid\b/i.test(
+      source.textOf(acquire.value),
+    )
+  )
+    sum += 1;
   if (saysTake(resultName(source, acquire.call))) sum += 2;
   if (acquire.script !== undefined && saysLock(source.textOf(acquire.call).slice(0, 80))) sum += 4;
   const outer = source.functionsOf(acquire.call).find((each) => source.nameOfFunction(each) !== '');
@@ -209,7 +216,7 @@ function ofNames(source: Source, call: CallExpression): number {
   let sum = 0;
   const names = namesAround(source, call);
   if (saysLock(names)) sum += 4;
-  else if (saysTake(names)) sum += 2;
+  else if (saysTake(names)) sum += 3;
   if (saysOther(names)) sum -= 3;
   const { id } = source.classOf(call) ?? {};
   if (id && saysLock(id.name)) sum += 3;
@@ -244,8 +251,8 @@ function wordsIn(source: Source, node: AnyFunction): string {
 
 function ofRelease(source: Source, acquire: KeyCommand, release: KeyCommand): number {
   if (release.script === 'release') return 4;
-  const here = source.functionOf(acquire.call);
-  if (here !== undefined && contains(here, release.call)) {
+  const here = source.functionOf(acquire.call) ?? source.program;
+  if (contains(here, release.call)) {
     if (isInFinally(source, release.call)) return 4;
     return isInCatch(source, release.call) ? 0 : 3;
   }

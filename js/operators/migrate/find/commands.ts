@@ -124,7 +124,11 @@ function argumentsOf(source: Source, call: CallExpression): Node[] {
   const array = source.resolve(first);
   if (array.type === 'ArrayExpression' && call.arguments.length <= 2 && array.elements.length > 1)
     return array.elements.filter((each) => each !== null);
-  return call.arguments.map(bare);
+  return call.arguments.flatMap((each) => {
+    const spread = each.type === 'SpreadElement' ? source.resolve(each.argument) : undefined;
+    if (spread?.type === 'ArrayExpression') return spread.elements.filter((item) => item !== null);
+    return [bare(each)];
+  });
 }
 
 /** A command by its words: `call('SET', …)`, `sendCommand(['SET', …])`, `redis(['SET', …])`. */
@@ -261,7 +265,7 @@ function readScript(
   const [script, second, third] = args;
   if (script === undefined) return undefined;
   const kind = scripts.kindOf(script) ?? kindByName(source.textOf(script), placeOf(source, call));
-  if (kind === undefined) return undefined;
+  if (kind === undefined || kind === 'other') return undefined;
   return { verb: 'script', call, key: keyOfScript(source, second, third), script: kind };
 }
 
@@ -306,6 +310,11 @@ export function sameTransaction(source: Source, a: CallExpression, b: CallExpres
   const [one, two] = [rootOf(source, a), rootOf(source, b)];
   if (!one.isMulti || !two.isMulti) return false;
   return one.text === two.text;
+}
+
+/** Whether a call only adds to a MULTI or a pipeline, whose `exec` has the result. */
+export function isQueued(source: Source, call: CallExpression): boolean {
+  return rootOf(source, call).isMulti;
 }
 
 /** The object at the beginning of a chain of calls. */

@@ -2,7 +2,7 @@
 
 import type { RuleName } from '../rules.js';
 import { type Commands, type HandLock, isInFinally, sameKey } from './by-hand.js';
-import { type KeyCommand, sameTransaction } from './commands.js';
+import { isQueued, type KeyCommand, sameTransaction } from './commands.js';
 import {
   type AnyFunction,
   bare,
@@ -162,7 +162,7 @@ function isShared(source: Source, given: Node): boolean {
 function judgeResult(source: Source, { form, node }: HandLock, acquire: KeyCommand): Fault[] {
   if (form === 'check' || form === 'blind' || form === 'incr') return [];
   const { call } = acquire;
-  if (call.arguments.some((each) => isFunction(each))) return [];
+  if (isQueued(source, call) || call.arguments.some((each) => isFunction(each))) return [];
   const parent = source.parent(call);
   const outer = parent?.type === 'AwaitExpression' ? source.parent(parent) : parent;
   if (outer?.type === 'ExpressionStatement') return [{ rule: 'result-not-checked', node }];

@@ -59,9 +59,14 @@ export class Scripts {
     this.methods = new Map(named);
   }
 
-  /** What the script does that an expression stands for, also the hash of a loaded one. */
-  kindOf(expression: Node): ScriptKind | undefined {
+  /**
+   * What the script does that an expression stands for, also the hash of a loaded one: `other` if that is nothing to a
+   * lock, undefined if the file does not have it.
+   */
+  kindOf(expression: Node): ScriptKind | 'other' | undefined {
     const node = this.#source.resolve(expression);
+    const text = this.#source.string(node);
+    if (text !== undefined && isScript(text)) return kindOfScript(text) ?? 'other';
     const inside = this.found.find((script) => contains(node, script.node));
     if (inside !== undefined) return inside.kind;
     if (node.type !== 'CallExpression' && node.type !== 'NewExpression') return undefined;

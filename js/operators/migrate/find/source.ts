@@ -21,15 +21,17 @@ const HOPS_MAX = 8;
 /** Parses a file; undefined if it is no program, such as a template of one. */
 export function parse(parser: Parser, path: string, text: string): Source | undefined {
   const lang = /\.tsx$/.test(path) ? 'tsx' : /\.[cm]?ts$/.test(path) ? 'ts' : 'jsx';
+  let best: Source | undefined;
   for (const sourceType of ['module', 'commonjs', 'script'] as const) {
-    const { program, errors, comments } = parser.parseSync(path, text, {
-      lang,
-      sourceType: sourceType as 'module' | 'script',
-    });
-    if (errors.length > 0) continue;
-    return new Source(path, text, program, parser.visitorKeys, comments);
+    // The types of older versions do not name all kinds of files.
+    const options = { lang, sourceType: sourceType as 'module' | 'script' } as const;
+    const { program, errors, comments } = parser.parseSync(path, text, options);
+    const isWhole = errors.length === 0;
+    if (!isWhole && (best !== undefined || program.body.length === 0)) continue;
+    best = new Source(path, text, program, parser.visitorKeys, comments, isWhole);
+    if (isWhole) break;
   }
-  return undefined;
+  return best;
 }
 
 interface Comment {
@@ -52,6 +54,8 @@ export class Source {
     readonly program: Program,
     keys: Readonly<Record<string, string[]>>,
     readonly comments: readonly Comment[],
+    /** Without errors, such as a `return` outside of a function: only such a file is changed. */
+    readonly isWhole: boolean,
   ) {
     this.#index(keys);
     for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1))

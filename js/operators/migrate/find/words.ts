@@ -1,11 +1,11 @@
 /** Words by which code says what a key is for. */
 
 const LOCK = new Set(
-  'lock locks locked locking locker lockkey lockname lockid lockvalue locktoken unlock unlocking mutex mutexes semaphore lease leases leader leadership exclusive exclusively redlock singleflight'.split(
+  'lock locks locked locking locker lockkey lockname lockid lockvalue locktoken mutex mutexes semaphore lease leases leader leadership redlock singleflight'.split(
     ' ',
   ),
 );
-const TAKE = /^(acquire|acquired|tryacquire|obtain|obtained|claim|claimed|lock|locked)$/;
+const TAKE = /^(acquire|acquired|obtain|obtained|claim|claimed|take|exclusive|exclusively)$/;
 const OTHER =
   /^(idempotency|idempotent|idem|dedup|dedupe|deduplication|duplicate|duplicates|nonce|jti|replay|rate|ratelimit|limit|limiter|throttle|throttled|cooldown|debounce|cache|cached|caches|seen|visited|processed|otp|captcha|invite|coupon|counter|notified|sent|session|sessions|lockout|blocked|username|signup|register|unique|metric|online|presence|quota|attempts)$/;
 

@@ -8,21 +8,24 @@ import type { Edit } from './edits.js';
 
 const GROUPS = ['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies'];
 
-/** The `package.json` nearest to a file; undefined if there is none. */
-export function manifestOf(file: string): string | undefined {
+/** The nearest `package.json` above a file that asks for a package; undefined if there is none. */
+export function manifestOf(file: string, name: string): string | undefined {
   for (let folder = dirname(file); ; folder = dirname(folder)) {
     const path = join(folder, 'package.json');
-    if (existsSync(path)) return path;
+    if (existsSync(path) && rangeOf(path, name) !== undefined) return path;
     if (folder === dirname(folder)) return undefined;
   }
 }
 
 /** The major version that a manifest asks for; undefined if it does not tell one. */
 export function majorOf(manifest: string, name: string): number | undefined {
-  const groups = read(manifest);
-  const range = GROUPS.map((group) => groups[group]?.[name]).find((each) => each !== undefined);
-  const major = /^[\^~=v>\s]*(\d+)(?:\.|$)/.exec(range ?? '')?.[1];
+  const major = /^[\^~=v>\s]*(\d+)(?:\.|$)/.exec(rangeOf(manifest, name) ?? '')?.[1];
   return major === undefined ? undefined : Number(major);
+}
+
+function rangeOf(manifest: string, name: string): string | undefined {
+  const groups = read(manifest);
+  return GROUPS.map((group) => groups[group]?.[name]).find((each) => each !== undefined);
 }
 
 function read(path: string): Record<string, Record<string, string> | undefined> {

@@ -59,7 +59,7 @@ export function plan(
     texts.set(file.path, text);
     if (pairs !== undefined) byHand.add(file.path);
   }
-  for (const [path, text] of planManifests(parser, files, { moves, byHand }, roots, version))
+  for (const [path, text] of planManifests(parser, files, moves, roots, version))
     texts.set(path, text);
   return { texts, moves, byHand };
 }
@@ -71,10 +71,10 @@ function rewritten(
   edits: readonly Edit[],
   isByHand: boolean,
 ): string | undefined {
-  if (edits.length === 0) return undefined;
+  if (edits.length === 0 || !source.isWhole) return undefined;
   const text = applyEdits(source.text, edits);
   const result = parse(parser, source.path, text);
-  if (result === undefined) return undefined;
+  if (result?.isWhole !== true) return undefined;
   return isByHand ? withoutUnused(parser, source, result) : text;
 }
 
@@ -88,7 +88,7 @@ function withoutUnused(parser: Parser, before: Source, after: Source): string {
     return [wholeLine(after, statement)];
   });
   const text = applyEdits(after.text, edits);
-  return parse(parser, after.path, text) === undefined ? after.text : text;
+  return parse(parser, after.path, text)?.isWhole === true ? text : after.text;
 }
 
 function countsOf(source: Source): Map<string, number> {
@@ -123,8 +123,8 @@ function nameDeclared(statement: Source['program']['body'][number]): string | un
 function planMoves(files: readonly ReadFile[]): Map<PackageUse, Move> {
   const groups = new Map<string, { use: PackageUse; move: Move }[]>();
   for (const { path, source, locks } of files) {
-    const manifest = manifestOf(path);
     for (const use of locks.uses) {
+      const manifest = manifestOf(path, use.package.name);
       const major = manifest === undefined ? undefined : majorOf(manifest, use.package.name);
       const dropIn = use.package.dropIn?.(major);
       const obstacle =
@@ -155,20 +155,19 @@ function noDropIn(use: PackageUse, major: number | undefined): string {
 function planManifests(
   parser: Parser,
   files: readonly ReadFile[],
-  { moves, byHand }: Pick<Plan, 'moves' | 'byHand'>,
+  moves: Plan['moves'],
   roots: readonly string[],
   version: string,
 ): [string, string][] {
   const names = new Map<string, Set<string>>();
   for (const { path, locks } of files) {
-    const manifest = manifestOf(path);
-    if (manifest === undefined || !isWithin(dirname(manifest), roots)) continue;
     for (const use of locks.uses) {
       const move = moves.get(use);
+      const manifest = manifestOf(path, use.package.name);
       if (move?.dropIn === undefined || move.obstacle !== undefined) continue;
+      if (manifest === undefined || !isWithin(dirname(manifest), roots)) continue;
       names.set(manifest, (names.get(manifest) ?? new Set<string>()).add(use.package.name));
     }
-    if (byHand.has(path) && !names.has(manifest)) names.set(manifest, new Set());
   }
   return [...names].flatMap(([manifest, moved]): [string, string][] => {
     const text = readFileSync(manifest, 'utf8');
