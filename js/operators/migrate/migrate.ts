@@ -8,7 +8,7 @@ import type { Fault } from './find/judge.js';
 import type { Finding, FoundLock } from './find/lock.js';
 import type { PackageUse } from './find/packages.js';
 import { loadParser } from './find/parser.js';
-import { parse, type Source } from './find/source.js';
+import { contains, parse, type Source } from './find/source.js';
 import { listSources } from './find/walk.js';
 import { replaceFile } from './rewrite/edits.js';
 import { ttlOf } from './rewrite/pairs.js';
@@ -163,17 +163,24 @@ function caution(imported: PackageUse['imported']): string {
 
 function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
   if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
-  const { acquire } = lock;
-  const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
-  const ttl =
-    acquire?.expiry === undefined || acquire.expiry === 'unknown'
-      ? '10_000'
-      : ttlOf(source, acquire.expiry);
   return {
     advice: "with const locks = await connect(url, { prefix: '' }) it is",
-    code: `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`,
+    code: codeFor(source, lock),
     rewritten,
   };
+}
+
+/** The code that replaces a lock, by its form. */
+function codeFor(source: Source, { acquire, releases }: HandLock): string {
+  const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
+  const { expiry } = acquire ?? {};
+  const ttl = expiry === undefined || expiry === 'unknown' ? '10_000' : ttlOf(source, expiry);
+  if (acquire !== undefined && releases.length === 0)
+    return `await locks.tryAcquire(${key}, { ttl: ${ttl}, renew: false, leaveToExpire: true })`;
+  const here = acquire === undefined ? undefined : source.functionOf(acquire.call);
+  const inOne = here !== undefined && releases.some(({ call }) => contains(here, call));
+  if (inOne) return `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`;
+  return `const lock = await locks.tryAcquire(${key}, { ttl: ${ttl} }) … await lock?.release()`;
 }
 
 function commandOf({ form }: HandLock): string {

@@ -169,12 +169,15 @@ function speaksOfRelease(source: Source, { call }: KeyCommand): boolean {
   );
 }
 
-/** The names of the functions around a node. */
+/** The names of the functions around a node, also of what they are methods of: `Mutex.prototype.take = function () {}`. */
 function namesAround(source: Source, node: Node): string {
-  return source
-    .functionsOf(node)
-    .map((each) => source.nameOfFunction(each))
-    .join(' ');
+  const names = source.functionsOf(node).map((each) => {
+    const parent = source.parent(each);
+    return parent?.type === 'AssignmentExpression'
+      ? source.textOf(parent.left)
+      : source.nameOfFunction(each);
+  });
+  return names.join(' ');
 }
 
 /** How much speaks for a lock. */

@@ -75,6 +75,9 @@ const RUN_SCRIPT =
 
 /** Methods that other objects have, too, such as `Map`. */
 const COMMON = new Set(['get', 'set', 'exists', 'delete', 'remove']);
+/** Calls that only tell of a command: assertions, mocks and logs. */
+const TELLS =
+  /^(to[A-Z]|(was|been|not)?calledWith|withArgs|(not)?(deep|strict)*equal|expect|log|error|warn|info|debug|trace)/i;
 const REDIS = /redis|valkey|client|cache|conn|store|\bkv\b|multi|pipeline|\bdb\b|tx\b/i;
 
 /** Reads the command of a call; undefined if it sends none that matters to locks. */
@@ -83,6 +86,7 @@ export function readCommand(
   call: CallExpression,
   scripts: Scripts,
 ): KeyCommand | undefined {
+  if (TELLS.test(calledName(call))) return undefined;
   const name = verbName(calledName(call));
   const args = argumentsOf(source, call);
   if (RUN_SCRIPT.test(name)) return readScript(source, call, args, scripts);
@@ -157,6 +161,7 @@ function readGeneric(
 
 /** A function of another name that is called with the words of SET, such as a promisified one. */
 function readNamed(source: Source, call: CallExpression, args: Node[]): KeyCommand | undefined {
+  if (!/set|command|cmd|exec|send|redis/i.test(source.textOf(call.callee))) return undefined;
   const flags = args.slice(2).map((each) => source.string(each)?.toUpperCase());
   if (!flags.includes('NX') || !flags.some((flag) => flag === 'EX' || flag === 'PX'))
     return undefined;

@@ -10,7 +10,7 @@ import type { Source } from './source.js';
 
 /** A file that has neither these nor what follows takes no lock, and is not parsed. */
 const HINTS =
-  /redlock|redis-?semaphore|redis-?lock|redis-mutex|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
+  /redlock|redis-?semaphore|redis-?lock|redis-exp-lock|redis-mutex|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
 
 /** Whether a text may hold a lock. */
 export function mayLock(text: string): boolean {
@@ -27,9 +27,14 @@ export interface FileLocks {
   readonly faults: readonly Fault[];
 }
 
+/** Tests play other owners; what they take guards nothing. */
+const TEST = /\.(test|spec|e2e|e2e-spec)\.[cm]?[jt]sx?$|[\\/]__(tests|mocks)__[\\/]/;
+
+/** Finds the locks of a file, and judges them. */
 export function findLocks(source: Source): FileLocks {
   const commands = readCommands(source, scriptReader(source.path));
-  const byHand = findByHand(source, commands).map((lock) => ({
+  const locks = TEST.test(source.path) ? [] : findByHand(source, commands);
+  const byHand = locks.map((lock) => ({
     lock,
     faults: judge(source, lock, commands),
   }));

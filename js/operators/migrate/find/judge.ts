@@ -99,7 +99,8 @@ function judgeRelease(source: Source, { acquire, releases }: HandLock, { all }: 
     );
     if (gets.some(({ verb }) => verb === 'getset')) return [];
     const rule =
-      gets.length > 0 && isGuarded(source, release.call, here)
+      (gets.length > 0 && isGuarded(source, release.call, here)) ||
+      asksOwner(source, release.call, here)
         ? 'compare-and-delete-in-two-commands'
         : 'release-without-compare';
     return [{ rule, node: release.call }];
@@ -110,6 +111,17 @@ function judgeRelease(source: Source, { acquire, releases }: HandLock, { all }: 
 function precedes(source: Source, look: CallExpression, acquire: KeyCommand | undefined): boolean {
   if (acquire === undefined || look.start > acquire.call.start) return false;
   return source.functionOf(look) === source.functionOf(acquire.call);
+}
+
+/** Whether an `if` around a call asks another function who owns the lock. */
+function asksOwner(source: Source, call: CallExpression, here: Node): boolean {
+  for (const each of source.around(call)) {
+    if (each === here) break;
+    if (each.type !== 'IfStatement') continue;
+    const asks = source.callsWithin(each.test);
+    if (asks.some((ask) => /owner|holder|holds|isMine|verify/i.test(calledName(ask)))) return true;
+  }
+  return false;
 }
 
 /** Whether something decides that a call is made: an `if` around it, or one before it that leaves. */
@@ -303,8 +315,8 @@ function judgeRenewal(
 }
 
 function isRenewal(name: string): boolean {
-  return (
-    name.length < 40 && /^(extend|renew|heartbeat|prolong)|(extend|renew|refresh)_?lock/i.test(name)
+  return /^(extend|renew|prolong)$|^(extend|renew|refresh|prolong)\w*(lock|lease|leader)/i.test(
+    name,
   );
 }
 

@@ -50,7 +50,7 @@ function changed(changes: readonly string[], written: boolean): string[] {
   if (changes.length === 0) return [];
   const files = `${count(changes.length, 'file')}: ${changes.join(', ')}`;
   return written
-    ? [`Changed ${files}.`, 'Run npm install and your tests.']
+    ? [`Changed ${files}.`, 'Run npm install holdfast, and your tests.']
     : [`--write changes ${files}.`];
 }
 
