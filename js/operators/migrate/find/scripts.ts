@@ -12,7 +12,10 @@ const EXTENDS = /call\s*\(\s*\\?["'](?:p?expire|p?expireat|setex|psetex)\\?["']/
 const SETS_NX = /call\s*\(\s*\\?["']setnx\\?["']|call\s*\(\s*\\?["']set\\?["'][^)]*["']nx\\?["']/i;
 const COMPARES =
   /(?:[=~]=\s*(?:tostring\s*\(\s*)?(?:ARGV\s*\[|(?!nil\b|false\b|true\b)[a-z_]\w*)|ARGV\s*\[\s*\d+\s*\]\s*[=~]=)/i;
+const CHECKS_FREE =
+  /call\s*\(\s*\\?["'](?:exists|get)\\?["'][^)]*\)\s*(?:[=~]=\s*(?:0|1|false|nil)\b|then\b)/i;
 const SETS = /call\s*\(\s*\\?["']h?set\\?["']/i;
+const SETS_EXPIRY = /call\s*\(\s*\\?["']set\\?["'][^)]*["'][ep]x\\?["']/i;
 
 /** A counter, a list or a set is no lock. */
 const OTHER =
@@ -29,7 +32,10 @@ function kindOfScript(text: string): ScriptKind | undefined {
   if (SETS_NX.test(text)) return 'acquire';
   const compares = GETS.test(text) && COMPARES.test(text);
   if (compares && DELETES.test(text)) return 'release';
-  if (compares && EXTENDS.test(text) && !SETS.test(text)) return 'extend';
+  const expires = EXTENDS.test(text) || SETS_EXPIRY.test(text);
+  if (CHECKS_FREE.test(text) && SETS.test(text) && expires) return 'acquire';
+  if (compares && (SETS_EXPIRY.test(text) || (EXTENDS.test(text) && !SETS.test(text))))
+    return 'extend';
   return undefined;
 }
 
