@@ -78,6 +78,8 @@ function blocks(): Block[] {
       continue;
     }
     const [language, kind, place = ''] = fence.split(' ');
+    // The tests of `holdfast migrate` run it on this code.
+    if (language === 'sh') continue;
     assert.equal(language, 'js', section);
     assert.ok(kind === 'after' || kind === 'before', `${section}: ${fence}`);
     found.push({ section, kind, place, code });

@@ -43,7 +43,7 @@ const list = async (tarball: string) =>
 test('the main package has no sources, no addon, no scripts, and few dependencies', async () => {
   const folders = /^package\/(dist|monitoring)\//;
   const files =
-    /^package\/(docs\/(operations|servers)\.md|native\/binding\.js|LICENSE|README\.md|package\.json)$/;
+    /^package\/(docs\/(migrate-rules|migration|operations|servers)\.md|native\/binding\.js|LICENSE|README\.md|package\.json)$/;
   for (const file of await list(packed.main))
     assert.ok(folders.test(file) || files.test(file), file);
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;

@@ -42,7 +42,7 @@ export const EXIT_CODES = `Exit codes:
   1    the answer is no: the lock is free, or there is something to fix (doctor, also if it reaches no server;
        migrate --fail-on)
   64   wrong usage; nothing was sent
-  69   the servers cannot be reached, or refused; ui cannot listen
+  69   the servers cannot be reached, or refused; ui cannot listen; migrate has no parser
   70   a defect of holdfast
 `;
 

@@ -1,7 +1,7 @@
 /** `holdfast migrate --write`: what changes, and what stays. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -153,6 +153,16 @@ test('a lock of the common form becomes tryAcquire, with the line ends of the fi
   assert.equal(read(folder, 'crlf.mjs'), NEW.replaceAll('\n', '\r\n'));
   assert.deepEqual(readdirSync(folder).sort(), ['a.mjs', 'crlf.mjs']);
   assert.deepEqual((await reportOf(folder)).found, []);
+});
+
+test('the old code by hand of docs/migration.md is rewritten', async () => {
+  const page = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
+  const code = /^```js before\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
+  const folder = made({ 'a.mjs': code });
+  await migrates(folder, '--write');
+  const written = read(folder, 'a.mjs');
+  assert.match(written, /const lock = await \(await locks\)\.tryAcquire\(key, { ttl: 10_000 }\)\n/);
+  assert.doesNotMatch(written, /RELEASE|token|randomUUID/);
 });
 
 test('another form stays, with the code to paste', async () => {
