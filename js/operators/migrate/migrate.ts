@@ -7,7 +7,7 @@ import { findLocks, mayLock } from './find/find.js';
 import type { Fault } from './find/judge.js';
 import type { Finding, FoundLock } from './find/lock.js';
 import type { PackageUse } from './find/packages.js';
-import { loadParser } from './find/parser.js';
+import { loadParser, type Parser } from './find/parser.js';
 import { contains, parse, type Source } from './find/source.js';
 import { listSources } from './find/walk.js';
 import { replaceFile } from './rewrite/edits.js';
@@ -60,13 +60,9 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
     progress(done, files.length);
     const text = readFileSync(path, 'utf8');
     if (text.length > CHARACTERS_MAX || !mayLock(text)) continue;
-    const source = parse(parser, path, text);
-    if (source === undefined) {
-      unread.push(short(path));
-      continue;
-    }
-    const locks = findLocks(source);
-    if (locks.byHand.length + locks.uses.length > 0) read.push({ path, source, locks });
+    const file = readSource(parser, path, text);
+    if (file === undefined) unread.push(short(path));
+    else if (file.locks.byHand.length + file.locks.uses.length > 0) read.push(file);
   }
   const changes = plan(
     parser,
@@ -85,6 +81,17 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
     changes: [...changes.texts.keys()].map(short),
     written: write,
   };
+}
+
+function readSource(parser: Parser, path: string, text: string): ReadFile | undefined {
+  try {
+    const source = parse(parser, path, text);
+    return source === undefined ? undefined : { path, source, locks: findLocks(source) };
+  } catch (error) {
+    // Generated code may nest deeper than the stack.
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }
 
 function short(path: string): string {

@@ -99,3 +99,13 @@ test('it reads what no .gitignore names, and no installed package', async () => 
     ['lib/e.mjs', 'node_modules/i/index.js'],
   );
 });
+
+test('code that nests deeper than the stack is no reason to stop', async () => {
+  const deep = `redis.set('lock', ${"'a' + ".repeat(50_000)}'b', 'PX', 1, 'NX');\n`;
+  const folder = made({
+    'a.js': deep,
+    'b.js': "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n",
+  });
+  const { found } = await reportOf(folder);
+  assert.equal(found.at(-1)?.path, 'b.js');
+});

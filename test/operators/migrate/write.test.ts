@@ -173,6 +173,9 @@ test('another form stays, with the code to paste', async () => {
       "process.env.REDIS_URL, { keyPrefix: 'shop:' })",
     ),
     'used.mjs': OLD.replace('return await fn()', 'return await fn(taken)'),
+    'selects.mjs': OLD.replace('const RELEASE', 'await redis.select(2);\nconst RELEASE'),
+    'other-key.mjs': OLD.replace('RELEASE, 1, key', 'RELEASE, 1, `mine:${key}`'),
+    'no-utf8.mjs': OLD.replace('one at', 'one \ufffd at'),
     'named.mjs': OLD.replace('fn) {', 'fn, lock) {'),
     'continues.mjs': OLD.replace("throw new Error('held');", "console.log('held');"),
   };

@@ -3,7 +3,7 @@
  * the same function.
  */
 
-import type { HandLock } from '../find/by-hand.js';
+import { type HandLock, sameKey } from '../find/by-hand.js';
 import type { Expiry } from '../find/commands.js';
 import { bare, type Node, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
@@ -53,6 +53,8 @@ function pairOf(source: Source, { acquire, form, releases }: HandLock): Pair | u
   )
     return undefined;
   const { expiry, key, call } = acquire;
+  // A client may have changed its database.
+  if (!sameKey(source, key, release.key) || /\.select\(/i.test(source.text)) return undefined;
   if (expiry === undefined || expiry === 'unknown' || releases.length > 1) return undefined;
   const taken = takenBy(source, call);
   if (taken === undefined) return undefined;

@@ -71,7 +71,9 @@ function rewritten(
   edits: readonly Edit[],
   isByHand: boolean,
 ): string | undefined {
-  if (edits.length === 0 || !source.isWhole) return undefined;
+  // A text with bytes that are no UTF-8 cannot be written as it was.
+  const isExact = source.isWhole && !source.text.includes('\ufffd');
+  if (edits.length === 0 || !isExact) return undefined;
   const text = applyEdits(source.text, edits);
   const result = parse(parser, source.path, text);
   if (result?.isWhole !== true) return undefined;
