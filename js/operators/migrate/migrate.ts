@@ -10,6 +10,7 @@ import type { PackageUse } from './find/packages.js';
 import { loadParser, type Parser } from './find/parser.js';
 import { contains, parse, type Source } from './find/source.js';
 import { listSources } from './find/walk.js';
+import { saysTake } from './find/words.js';
 import { replaceFile } from './rewrite/edits.js';
 import { ttlOf } from './rewrite/pairs.js';
 import { type Move, type Plan, plan, type ReadFile } from './rewrite/plan.js';
@@ -182,12 +183,14 @@ function codeFor(source: Source, { acquire, releases }: HandLock): string {
   const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
   const { expiry } = acquire ?? {};
   const ttl = expiry === undefined || expiry === 'unknown' ? '10_000' : ttlOf(source, expiry);
-  if (acquire !== undefined && releases.length === 0)
-    return `await locks.tryAcquire(${key}, { ttl: ${ttl}, renew: false, leaveToExpire: true })`;
+  const apart = `const lock = await locks.tryAcquire(${key}, { ttl: ${ttl} }) … await lock?.release()`;
   const here = acquire === undefined ? undefined : source.functionOf(acquire.call);
-  const inOne = here !== undefined && releases.some(({ call }) => contains(here, call));
-  if (inOne) return `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`;
-  return `const lock = await locks.tryAcquire(${key}, { ttl: ${ttl} }) … await lock?.release()`;
+  if (here === undefined) return apart;
+  if (releases.some(({ call }) => contains(here, call)))
+    return `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`;
+  // A function that takes the lock for others may be in another file than its release.
+  if (releases.length > 0 || saysTake(source.nameOfFunction(here))) return apart;
+  return `await locks.tryAcquire(${key}, { ttl: ${ttl}, renew: false, leaveToExpire: true })`;
 }
 
 function commandOf({ form }: HandLock): string {

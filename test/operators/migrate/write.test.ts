@@ -227,3 +227,21 @@ test('the written lock excludes the old code, and is excluded by it', async () =
     await server.stop();
   }
 });
+
+test('the code to paste fits the form of the lock', async () => {
+  const folder = made({
+    'helper.js': "export const acquireLock = (key) => redis.set(key, id, 'PX', 500, 'NX');\n",
+    'marker.js':
+      "export async function tick() {\n  if (await redis.set('cron:lock', id, 'EX', 5, 'NX')) await run();\n}\n",
+    'loop.js':
+      "export async function f() {\n  while (!(await redis.set('a:lock', id, 'EX', 5, 'NX'))) await sleep(5);\n  try { await run(); } finally { await redis.eval(RELEASE, 1, 'a:lock', id); }\n}\nconst RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end`;\n",
+  });
+  const { found } = await reportOf(folder);
+  const codes = found.map(({ locks }) => locks[0]?.code ?? '');
+  assert.match(
+    codes[0] ?? '',
+    /^const lock = await locks\.tryAcquire\(key, { ttl: 500 }\) … await lock\?\.release\(\)$/,
+  );
+  assert.match(codes[1] ?? '', /^await locks\.request\('a:lock', { ttl: 5000/);
+  assert.match(codes[2] ?? '', /ttl: 5000, renew: false, leaveToExpire: true/);
+});

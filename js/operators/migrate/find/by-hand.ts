@@ -84,8 +84,8 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
       add(command, 'check', ENOUGH + 1);
     else if (verb === 'set' && isBlind(source, command, all)) add(command, 'blind', ENOUGH + 1);
   }
-  const [lone] = scripts;
-  if (found.length === 0 && lone !== undefined && isUsed(source, lone.node))
+  const lone = scripts.find(({ node }) => isUsed(source, node));
+  if (found.length === 0 && lone !== undefined)
     found.push({ acquire: undefined, node: lone.node, form: 'script', releases: [] });
   return found;
 }

@@ -278,7 +278,9 @@ export function nameOf(node: Node): string {
 
 /** The name of what a call calls: that of the method, or of the function. */
 export function calledName(call: CallExpression): string {
-  const callee = bare(call.callee);
+  let callee = bare(call.callee);
+  // Compilers write `(0, module.name)(…)`.
+  if (callee.type === 'SequenceExpression') callee = bare(callee.expressions.at(-1) ?? callee);
   return callee.type === 'MemberExpression' ? nameOf(callee.property) : nameOf(callee);
 }
 
