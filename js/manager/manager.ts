@@ -282,7 +282,8 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
       : takeAll(taker, name, request, nested));
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
-    return runUnder(taker, locks, () => callback(taken));
+    // To return a promise from an async function takes three turns, to await it takes one.
+    return await runUnder(taker, locks, () => callback(taken));
   }
 
   /**

@@ -24,20 +24,26 @@ export async function runUnder<T>(
     scope.close();
   } catch (error) {
     scope.close();
-    await all(locks, (lock) => lock.exit()).catch(() => {});
+    await exit(locks).catch(() => {});
     throw error;
   }
   const lost = lossOf(locks, result);
-  const unreleased = await all(locks, (lock) => lock.exit()).then(noError, asError);
+  let unreleased: unknown;
+  try {
+    await exit(locks);
+  } catch (error) {
+    unreleased = error;
+  }
   if (lost !== undefined) throw lost;
   if (unreleased !== undefined && !isUnreachable(unreleased)) throw unreleased;
   return result;
 }
 
-function noError(): undefined {}
-
-function asError(error: unknown): unknown {
-  return error;
+/** Releases the locks. Nearly always there is one, which needs none of the promises that wait for several. */
+function exit(locks: readonly SharedHandle[]): Promise<unknown> {
+  const [first] = locks;
+  if (first !== undefined && locks.length === 1) return first.exit();
+  return all(locks, (lock) => lock.exit());
 }
 
 /** The loss of a lock that its callback has not released itself, with the callback's result. */
