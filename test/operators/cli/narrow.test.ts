@@ -59,7 +59,7 @@ test('the help breaks lines at words', async () => {
   await terminal.shows(/who leads/);
   assert.match(
     terminal.screen().replaceAll(/\s*\n\s*/g, ' '),
-    /something to fix \(doctor, also if it reaches no server\)/,
+    /something to fix \(doctor, also if it reaches no server; migrate --fail-on\)/,
   );
 });
 
