@@ -12,6 +12,8 @@ pub struct Denied {
     pub plain_commands: Option<String>,
     /// Its clock, to scripts.
     pub clock: Option<String>,
+    /// The plain command that renews a lock; many servers have none.
+    pub renewal: bool,
 }
 
 /// A server's answer to a probe: its clock, and the identity of its data.

@@ -1,6 +1,6 @@
 //! The first exchange on a new connection, on the runtime: introduction, questions, subscriptions.
 
-use super::dialect::{Delete, Dialect};
+use super::dialect::Dialect;
 use super::dialogue::{Dialogue, in_time};
 use super::link::Link;
 use super::probe::needed;
@@ -44,8 +44,8 @@ async fn shake_hands(
     purpose: Purpose,
 ) -> Result<(Link, Welcome), Failure> {
     let mut dialogue = Dialogue::open(endpoint).await?;
-    let (probe, mut risks, delete) = introduce(&mut dialogue, endpoint).await?;
-    let (mut dialect, mut denied) = settle(&mut dialogue, endpoint, purpose, delete).await?;
+    let (probe, mut risks) = introduce(&mut dialogue, endpoint).await?;
+    let (mut dialect, mut denied) = settle(&mut dialogue, endpoint, purpose).await?;
     let messages = subscribe(&mut dialogue, endpoint, &mut denied).await?;
     let abilities = Some(Abilities {
         server: endpoint.address.to_string(),
@@ -95,17 +95,16 @@ fn alike(endpoint: &Endpoint, dialogue: &Dialogue) -> Endpoint {
 async fn introduce(
     dialogue: &mut Dialogue,
     endpoint: &Endpoint,
-) -> Result<(ServerProbe, Vec<Risk>, Delete), Failure> {
+) -> Result<(ServerProbe, Vec<Risk>), Failure> {
     let answers = dialogue.ask(&wire::introduction(&endpoint.client_name, endpoint.db)).await?;
     let login = dialogue.login();
     let introduced = wire::introduced(&answers, &endpoint.address.to_string());
-    let (probe, risks) = introduced.map_err(|failure| match wire::lasting(&failure) {
+    introduced.map_err(|failure| match wire::lasting(&failure) {
         Some(why) if wire::is_about(why, "TIME") => {
             Failure::Refused(needed("locks", &["TIME"], why, user(&login)))
         }
         _ => failure,
-    })?;
-    Ok((probe, risks, answers.first().map_or(Delete::Script, wire::native_delete)))
+    })
 }
 
 /// The dialect that the server allows, and what it denies. Fails if one of its scripts could end after its first write.
@@ -113,19 +112,17 @@ async fn settle(
     dialogue: &mut Dialogue,
     endpoint: &Endpoint,
     purpose: Purpose,
-    delete: Delete,
 ) -> Result<(Dialect, Denied), Failure> {
     let counters = match purpose {
         Purpose::Server | Purpose::Quorum { .. } => Counters::Server,
         Purpose::Cluster => Counters::Slots,
     };
-    let wanted = Dialect { counters, delete, clock: true };
     let channel = match purpose {
         Purpose::Quorum { .. } => Some(FREE_CHANNELS),
         Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
     };
-    let answers = dialogue.ask(&rights::question(wanted, channel)).await?;
-    let (dialect, denied, refused) = rights::answered(wanted, answers)?;
+    let answers = dialogue.ask(&rights::question(counters, channel)).await?;
+    let (dialect, denied, refused) = rights::answered(counters, answers)?;
     let scripts = match purpose {
         Purpose::Quorum { .. } => &Script::OF_QUORUMS[..],
         Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,

@@ -54,7 +54,7 @@ static PROBE_HASH: LazyLock<String> =
     LazyLock::new(|| redis::Script::new(PROBE).get_hash().to_owned());
 
 /// A key that only the probe names. Users with the least rights may use it.
-const NO_KEY: &str = "holdfast:probe";
+pub(super) const NO_KEY: &str = "holdfast:probe";
 
 /// Adds the probe to a pipeline, and then a call by its hash alone, which may be a right of its own.
 pub(super) fn add_to(pipeline: &mut Pipeline, channel: Option<&str>) {

@@ -12,11 +12,11 @@ const NO_COUNTER: &str = "-";
 /// Some services refuse scripts that do not write each key as `KEYS[n]`, as those of locks do not.
 const KEY_IN_VARIABLE: &str = "local key = KEYS[1] redis.pcall('EXISTS', key) return 1";
 
-/// Whether the server lets this user read the counter, and run the commands that `dialect` needs: also scripts, for a
-/// lock that no script can release must not be taken. And what it denies to scripts, which may publish to `channel`.
-/// Changes nothing.
-pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
-    let key = match dialect.counters {
+/// Whether the server lets this user read the counter, and run the commands of locks: also scripts, for a lock that no
+/// script can release must not be taken. And what it denies to scripts, which may publish to `channel`. Changes nothing:
+/// of the commands that only some servers have, no version tells, so each is tried where it finds nothing to change.
+pub(super) fn question(counters: Counters, channel: Option<&str>) -> Pipeline {
+    let key = match counters {
         Counters::Slots => CounterKey::Slot(0).to_string(),
         Counters::Server | Counters::Locks => CounterKey::Server.to_string(),
     };
@@ -29,22 +29,19 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     pipeline.cmd("EVAL").arg("return 1").arg(2).arg(&key).arg(other);
     pipeline.cmd("EVAL").arg(KEY_IN_VARIABLE).arg(1).arg(&key);
     probe::add_hash_with_key(&mut pipeline, &key);
-    match dialect.delete {
-        Delete::Script => {}
-        Delete::Delifeq => {
-            pipeline.cmd("DELIFEQ").arg(&key).arg(NO_COUNTER);
-        }
-        Delete::Delex => {
-            pipeline.cmd("DELEX").arg(&key).arg("IFEQ").arg(NO_COUNTER);
-        }
-    }
+    pipeline.cmd("DELIFEQ").arg(&key).arg(NO_COUNTER);
+    pipeline.cmd("DELEX").arg(&key).arg("IFEQ").arg(NO_COUNTER);
+    // No value is there to be equal. A server that overlooked the condition would keep nothing for longer than a ms.
+    let renewal = pipeline.cmd("SET").arg(probe::NO_KEY).arg(NO_COUNTER);
+    renewal.arg("IFEQ").arg(NO_COUNTER).arg("PX").arg(1);
     pipeline
 }
 
 /// The dialect for a server that answered [`question`], what it denies, and what it refuses to scripts. Fails if an answer
-/// does not tell: an error that passes must not be taken for a denial that lasts as long as the connection.
+/// does not tell: an error that passes must not be taken for a denial that lasts as long as the connection. Only the
+/// commands that few servers have are done without then, since every server says in its own words that it has none.
 pub(super) fn answered(
-    dialect: Dialect,
+    counters: Counters,
     values: Vec<Value>,
 ) -> Result<(Dialect, Denied, Refused), Failure> {
     let mut values = values.into_iter();
@@ -59,10 +56,16 @@ pub(super) fn answered(
     let (key_in_variable, hash_with_key) = (denied(next())?, denied(next())?);
     refused.deny("EVAL", &[&eval, &two_keys, &key_in_variable]);
     refused.deny("EVALSHA", &[&evalsha, &hash_with_key]);
-    let delete = if denied(next())?.is_some() { Delete::Script } else { dialect.delete };
+    let delete = match [next(), next()].map(|answer| runs(&answer)) {
+        [Some(true) | None, _] => Delete::Delifeq,
+        [_, Some(true) | None] => Delete::Delex,
+        _ => Delete::Script,
+    };
+    // Where the key is elsewhere, the words of the command are not looked at. What has one of these has all.
+    let renewal = !runs(&next()).unwrap_or(delete != Delete::Script);
     // Only a lack of the right to the key: fences of two counters have no order.
     let counter_denied = counter.as_ref().is_some_and(|refusal| refusal.code == "NOPERM");
-    let counters = match dialect.counters {
+    let counters = match counters {
         _ if counter_denied => Counters::Locks,
         Counters::Server if one_slot => Counters::Slots,
         counters => counters,
@@ -75,7 +78,7 @@ pub(super) fn answered(
     });
     let clock = refused.clock.clone();
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
-    Ok((dialect, Denied { pubsub, plain_commands, clock }, refused))
+    Ok((dialect, Denied { pubsub, plain_commands, clock, renewal }, refused))
 }
 
 /// The advice for a manager without the common counter.
@@ -89,6 +92,18 @@ fn is_cross_slot(value: Value) -> Result<bool, Failure> {
         // Not every proxy gives the code CROSSSLOT.
         Failure::Refused(refusal) if refusal.detail.contains("same slot") => Ok(true),
         _ => denied(value).map(|_| false),
+    }
+}
+
+/// Whether a command that few servers have has run; none if its key or the server's state has prevented that.
+fn runs(answer: &Value) -> Option<bool> {
+    let Err(error) = answer.clone().extract_error() else {
+        return Some(matches!(answer, Value::Int(_) | Value::Nil));
+    };
+    match wire::failure(&error) {
+        Failure::Refused(refusal) if refusal.code == WRONG_TYPE => Some(true),
+        Failure::Refused(refusal) if comes_after_rights(&refusal) => None,
+        _ => Some(false),
     }
 }
 
@@ -123,8 +138,18 @@ mod tests {
         wire::value(format!("-{text}\r\n").as_bytes()).unwrap()
     }
 
-    const SLOTS: Dialect =
-        Dialect { counters: Counters::Slots, delete: Delete::Delex, clock: true };
+    const SLOTS: Counters = Counters::Slots;
+
+    fn unknown() -> Value {
+        error("ERR unknown command 'X', with args beginning with: 'k'")
+    }
+
+    /// The answers to all of it on Redis 8.4.
+    fn answers() -> Vec<Value> {
+        let (nil, one, zero) = (Value::Nil, Value::Int(1), Value::Int(0));
+        let all = [&nil, &nil, &one, &one, &one, &one, &one, &unknown(), &zero, &nil];
+        all.map(Clone::clone).to_vec()
+    }
 
     fn of(values: Vec<Value>) -> (Counters, Delete, Option<String>) {
         let (Dialect { counters, delete, .. }, denied, _) = answered(SLOTS, values).unwrap();
@@ -142,11 +167,12 @@ mod tests {
     fn a_server_that_allows_all_gets_all() {
         let moved = || error("MOVED 1 127.0.0.1:7000");
         let read_only = error("READONLY You can't write against a read only replica.");
-        for [get, mget, delete] in [
-            [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0)],
-            [moved(), moved(), read_only],
+        for [get, mget, delete, set] in [
+            [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0), Value::Nil],
+            [moved(), moved(), read_only, moved()],
         ] {
-            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, ONE, delete];
+            let (probe, unknown) = (probed(["", "", ""]), unknown());
+            let values = vec![get, mget, probe, ONE, ONE, ONE, ONE, unknown, delete, set];
             assert_eq!(question(SLOTS, None).len(), values.len());
             let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
@@ -157,18 +183,17 @@ mod tests {
     #[test]
     fn what_a_server_denies_is_not_used() {
         let denied = "NOPERM No permissions to access a key";
-        let (counters, delete, why) = of((0..8).map(|_| error(denied)).collect());
+        let (counters, delete, why) = of(answers().iter().map(|_| error(denied)).collect());
         assert_eq!((counters, delete), (Counters::Locks, Delete::Script));
         let why = why.unwrap();
         assert!(why.starts_with(denied) && why.ends_with(OWN_COUNTERS), "{why}");
-        let unknown = error("ERR unknown command 'MGET', with args beginning with: 'k'");
-        let zero = || Value::Int(0);
-        let (counters, delete, why) =
-            of(vec![Value::Nil, unknown, ONE, ONE, ONE, ONE, ONE, zero()]);
+        let mut without = answers();
+        without[1] = error("ERR unknown command 'MGET', with args beginning with: 'k'");
+        let (counters, delete, why) = of(without);
         assert_eq!((counters, delete), (Counters::Slots, Delete::Delex));
         assert!(why.unwrap().contains("MGET"));
         for refused in 2..6 {
-            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, zero()];
+            let mut answers = answers();
             answers[refused] = error("ERR bad lua script");
             let (.., why) = of(answers);
             // The one with keys in two slots is not asked to run.
@@ -179,7 +204,7 @@ mod tests {
     #[test]
     fn scripts_that_nobody_may_call_are_told_from_a_few_that_a_server_refuses() {
         let without = |refusals: &[(usize, &str)]| {
-            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, Value::Int(0)];
+            let mut answers = answers();
             for (number, text) in refusals {
                 answers[*number] = error(text);
             }
@@ -218,9 +243,9 @@ mod tests {
     #[test]
     fn what_a_server_denies_to_scripts_alone_is_known() {
         let asked = |refusals| {
-            let values =
-                vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, ONE, Value::Int(0)];
-            let (dialect, denied, _) = answered(Dialect::PLAIN, values).unwrap();
+            let mut values = answers();
+            values[2] = probed(refusals);
+            let (dialect, denied, _) = answered(Counters::Server, values).unwrap();
             (dialect.clock, denied)
         };
         let (clock, denied) = asked(["This Redis command is not allowed from scripts", "", ""]);
@@ -237,9 +262,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_tell_fails_the_connection() {
-        let answers = || vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, ONE, Value::Int(0)];
         assert!(answered(SLOTS, answers()).is_ok());
-        for number in 0..answers().len() {
+        for number in 0..7 {
             for text in ["ERR upstream failure", "UNAVAILABLE try later"] {
                 let mut answers = answers();
                 answers[number] = error(text);
@@ -260,6 +284,39 @@ mod tests {
     }
 
     #[test]
+    fn what_few_servers_have_is_used_where_it_has_run() {
+        let (zero, nil) = (|| Value::Int(0), || Value::Nil);
+        let syntax = || error("ERR syntax error");
+        let moved = || error("MOVED 1 127.0.0.1:7000");
+        let full = || error("OOM command not allowed when used memory > 'maxmemory'.");
+        let wrong = || error("WRONGTYPE Operation against a key holding the wrong kind of value");
+        let passing = || error("ERR upstream failure");
+        for (delifeq, delex, set, delete, renews) in [
+            // Redis 8.4, Valkey 8.1, Valkey 9.0, and what is older.
+            (unknown(), zero(), nil(), Delete::Delex, true),
+            (unknown(), unknown(), nil(), Delete::Script, true),
+            (zero(), unknown(), nil(), Delete::Delifeq, true),
+            (unknown(), unknown(), syntax(), Delete::Script, false),
+            // A server that overlooks the condition.
+            (unknown(), unknown(), Value::Okay, Delete::Script, false),
+            (zero(), unknown(), syntax(), Delete::Delifeq, false),
+            // The key is elsewhere, the memory is full, or a key is no text.
+            (unknown(), moved(), moved(), Delete::Delex, true),
+            (unknown(), unknown(), moved(), Delete::Script, false),
+            (moved(), unknown(), full(), Delete::Delifeq, true),
+            (wrong(), unknown(), wrong(), Delete::Delifeq, true),
+            // Not every server that lacks a command says so in words that are known.
+            (passing(), passing(), passing(), Delete::Script, false),
+        ] {
+            let mut values = answers();
+            let text = format!("{delifeq:?} {delex:?} {set:?}");
+            values.splice(7.., [delifeq, delex, set]);
+            let (dialect, denied, _) = answered(SLOTS, values).unwrap();
+            assert_eq!((dialect.delete, denied.renewal), (delete, !renews), "{text}");
+        }
+    }
+
+    #[test]
     fn behind_a_proxy_of_several_servers_each_slot_has_a_counter() {
         let keys = [CounterKey::Server, CounterKey::Slot(0)];
         let [one, other] = keys.map(|key| LockKeys::from_key(&key.to_string()).slot());
@@ -268,17 +325,9 @@ mod tests {
             "CROSSSLOT Keys in request don't hash to the same slot",
             "ERR eval/evalsha command keys must be in same slot",
         ] {
-            let values = vec![
-                Value::Nil,
-                Value::Nil,
-                probed(["", "", ""]),
-                ONE,
-                error(words),
-                ONE,
-                ONE,
-                ONE,
-            ];
-            assert_eq!(answered(Dialect::PLAIN, values).unwrap().0.counters, Counters::Slots);
+            let mut values = answers();
+            values[4] = error(words);
+            assert_eq!(answered(Counters::Server, values).unwrap().0.counters, Counters::Slots);
         }
     }
 }

@@ -14,7 +14,7 @@ mod refusal;
 pub(in crate::server) use commands::{command, write_commands};
 pub(in crate::server) use decode::reply;
 pub(in crate::server) use encode::inspection;
-pub(super) use info::{info_field, native_delete};
+pub(super) use info::info_field;
 #[cfg(any(test, fuzzing))]
 pub(super) use introduction::is_replica;
 pub(super) use introduction::{

@@ -1,6 +1,5 @@
 //! The server's answer to INFO.
 
-use super::super::dialect::Delete;
 use redis::Value;
 
 /// The oldest Redis whose commands suffice. Every Valkey says that it is a Redis 7.
@@ -15,15 +14,6 @@ pub(in crate::server::redis) fn info_field(info: &Value, field: &str) -> Option<
     };
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())
-}
-
-/// The native command for a compare-and-delete of a server with these fields of INFO.
-pub(in crate::server::redis) fn native_delete(about: &Value) -> Delete {
-    match (version(about, "valkey_version"), version(about, "redis_version")) {
-        (Some(valkey), _) if valkey >= (9, 0) => Delete::Delifeq,
-        (None, Some(redis)) if redis >= (8, 4) => Delete::Delex,
-        _ => Delete::Script,
-    }
 }
 
 /// The version of a Redis that is older than the commands of the scripts, by the fields of INFO. A server that gives no
@@ -58,23 +48,6 @@ mod tests {
         ] {
             let about = Value::BulkString(info.as_bytes().to_vec());
             assert_eq!(too_old(&about).as_deref(), old, "{info}");
-        }
-    }
-
-    #[test]
-    fn the_version_of_a_server_tells_its_native_command() {
-        let about = |text: &str| native_delete(&Value::BulkString(text.as_bytes().to_vec()));
-        for (info, delete) in [
-            ("redis_version:7.0.15\r\n", Delete::Script),
-            ("redis_version:8.2.1\r\n", Delete::Script),
-            ("redis_version:8.4.0\r\n", Delete::Delex),
-            ("redis_version:9.0.0\r\n", Delete::Delex),
-            ("redis_version:7.2.4\r\nvalkey_version:8.1.1\r\n", Delete::Script),
-            ("redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n", Delete::Delifeq),
-            ("redis_version:unstable\r\n", Delete::Script),
-            ("", Delete::Script),
-        ] {
-            assert_eq!(about(info), delete, "{info}");
         }
     }
 }
