@@ -7,7 +7,7 @@
 use super::context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::Outcome;
-use super::lease::Lease;
+use super::lease::{Lease, RenewedBy};
 use super::queue_entry::{Beneficiary, Entry, Granted, Step};
 use super::release::Successor;
 use super::request::{CallError, Finished};
@@ -93,7 +93,8 @@ impl Machine {
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.
         let fits = self.is_unanswered(held) || held.rest_suits(self.context.now, next.ttl);
-        known && whole && fits && next.hold.renew && !next.owned
+        let lasts = held.renewed_by != RenewedBy::ScriptAfterLoss;
+        known && whole && fits && lasts && next.hold.renew && !next.owned
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.

@@ -23,8 +23,9 @@ const ASK_AT: u8 = 7;
 /// handoffs of a small block.
 const LINGERING_BLOCK: u8 = u8::MAX;
 
-/// How often a process may hand off a lock, and until when.
+/// How often a process may hand off a lock, and until when. Every lease has one, so its padding is left to that.
 #[derive(Clone, Copy, Debug)]
+#[repr(packed)]
 pub(super) struct HandoffBudget {
     /// The handoffs that are left, each with a reserved fence.
     pub(super) left: u8,
@@ -53,7 +54,7 @@ impl HandoffBudget {
     }
 
     pub(super) fn is_spent(&self, now: Mono) -> bool {
-        self.left == 0 || self.until <= now
+        self.left == 0 || self.until() <= now
     }
 
     /// After one more handoff. `counted`: each one takes another manager's turn now.

@@ -17,8 +17,8 @@ use super::interface::{Effect, HoldTerms, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
 use crate::protocol::{
-    Call, Label, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, lease_until,
-    valid_until,
+    Call, Label, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, is_owner,
+    lease_until, valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -69,6 +69,7 @@ pub(super) struct Lease {
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
     pub(super) origin: Origin,
+    pub(super) renewed_by: RenewedBy,
 }
 
 // The usual allocators waste nothing of a multiple of 16 bytes and eight more.
@@ -97,6 +98,18 @@ impl Origin {
             Label::Made(_) => Self::MadeToken,
         }
     }
+}
+
+/// How a whole lock is renewed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum RenewedBy {
+    /// By the plain command, where that cannot shorten the lease.
+    Command,
+    /// By the script: its caller has extended it, or the command was in vain, since the value has a mark.
+    Script,
+    /// By the script, for the answer to a command was lost. It may be executed at any time, and sets the lease to `ttl` then:
+    /// so no more of a longer extension counts, and no other caller gets the lock without the server.
+    ScriptAfterLoss,
 }
 
 /// The renewal that a fresh lease still needs, even if it is not renewed otherwise.
@@ -149,6 +162,7 @@ impl Lease {
             asked: false,
             uncertain: false,
             origin: Origin::Plain,
+            renewed_by: RenewedBy::Command,
         }
     }
 
@@ -261,6 +275,25 @@ impl Lease {
             self.until.since(now) + drift(self.ttl()) <= self.ttl() * 2 / 3 + slice
         };
         self.pending_renewal.is_some() || (self.gets_longer() && is_due())
+    }
+
+    /// A request to extend it is sent: whatever becomes of that, the plain command could shorten the lease.
+    pub(super) fn extended(&mut self) {
+        if self.renewed_by == RenewedBy::Command {
+            self.renewed_by = RenewedBy::Script;
+        }
+    }
+
+    /// Whether the plain command may renew it for `ttl`: nobody else knows its value, and the command shortens no lease.
+    fn renews_plainly(&self, now: Mono, ttl: Duration) -> bool {
+        self.renewed_by == RenewedBy::Command
+            && self.origin == Origin::Plain
+            && !self.mode.is_shared()
+            && self.pending_renewal.is_none()
+            && !is_owner(&self.label)
+            // One that is lost is executed late, for no less than later requests ask for.
+            && ttl == self.ttl()
+            && self.until <= valid_until(now, ttl)
     }
 
     /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its

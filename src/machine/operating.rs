@@ -110,6 +110,7 @@ impl Machine {
         };
         let ttl = ttl.unwrap_or_else(|| held.ttl());
         let (call, _) = Leases::extension(&self.context, held, ttl);
+        self.leases.change(&mut self.context, lease.token_id(), Lease::extended);
         self.begin_one_shot(op, call, purpose);
     }
 

@@ -69,11 +69,22 @@ impl Sent {
         true
     }
 
+    /// It is about to be sent once more. A plain renewal may then be executed after a longer extension that followed it, and
+    /// end the lease too early: the script does not.
+    pub(super) fn repeat(&mut self) {
+        if let Call::Renew { keys, token, ttl } = &self.call {
+            let (keys, token, ttl) = (keys.clone(), token.clone(), *ttl);
+            self.call = Call::Extend { keys, token, ttl };
+        }
+    }
+
     /// The request ends without an answer. `awaited`: whether its owner still waits for one.
     pub(super) fn ended(&self, node: NodeId, sent: Mono, awaited: bool) -> Finished {
         let sent = self.key_by_key.and_then(KeyByKey::since).unwrap_or(sent);
         let (owner, script, ttl) = (self.owner, self.call.script(), self.call.ttl());
-        Finished { owner, awaited, script, ttl, node, sent, reply: Err(CallError::Unsent) }
+        let renews = matches!(self.call, Call::Renew { .. });
+        let reply = Err(CallError::Unsent);
+        Finished { owner, awaited, script, renews, ttl, node, sent, reply }
     }
 
     /// The reply, for its owner; none if another call follows it.
@@ -95,6 +106,8 @@ pub(super) struct Finished {
     pub(super) awaited: bool,
     /// The script that was called, if it was one, and its lease.
     pub(super) script: Option<Script>,
+    /// Whether the plain command that renews was called in its place.
+    pub(super) renews: bool,
     pub(super) ttl: Duration,
     pub(super) node: NodeId,
     pub(super) sent: Mono,

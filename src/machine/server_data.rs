@@ -49,6 +49,8 @@ pub(super) struct ServerData {
     pub(super) refuses_plain_commands: bool,
     /// Its scripts may not read the clock, so there are no shares.
     pub(super) denies_clock: bool,
+    /// It renews a lock by a script alone.
+    pub(super) refuses_plain_renewals: bool,
     /// The last fence that its counter is known to have issued.
     last_fence: u64,
     /// The number of that replication id, see [`super::servers::Servers::learn`].

@@ -202,6 +202,7 @@ impl Servers {
         if let Some(why) = denied.plain_commands.filter(|_| !before) {
             context.push(Effect::Notify(Notice::PlainCommandsDenied(why)));
         }
+        server.data.refuses_plain_renewals = denied.renewal;
         server.data.denies_clock = denied.clock.is_some();
         if let Some(why) = denied.clock {
             // Without a wait queue no lock is granted by a message.

@@ -234,6 +234,17 @@ pub enum Call {
         /// The last one that is reserved with it.
         last: u64,
     },
+    /// Set the lease of `token` to `ttl` from now, also to less, by the plain command `SET … IFEQ`, which costs a server a
+    /// third of a script: only where the lease is known to end no later. It does not know a value with a mark, so "not the
+    /// owner" decides nothing.
+    Renew {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+    },
     /// Take several free locks, or none of them.
     AcquireAll {
         /// The first lock, and the token for it.
@@ -317,6 +328,7 @@ impl Call {
             | Self::KeepShare { keys, token, .. }
             | Self::HandoffShare { keys, token, .. }
             | Self::Release { keys, token, .. }
+            | Self::Renew { keys, token, .. }
             | Self::Reserve { keys, token, .. }
             | Self::WriteFence { keys, token, .. }
             | Self::Vote { keys, token, .. }
@@ -345,6 +357,7 @@ impl Call {
             | Self::HandoffShare { ttl, .. }
             | Self::KeepLock { ttl, .. }
             | Self::KeepShare { ttl, .. }
+            | Self::Renew { ttl, .. }
             | Self::Reserve { ttl, .. }
             | Self::AcquireAll { ttl, .. }
             | Self::Vote { ttl, .. } => *ttl,
@@ -375,7 +388,7 @@ impl Call {
         std::iter::once((keys, token)).chain(others)
     }
 
-    /// The script of the call, unless it is one of plain commands.
+    /// The script of the call, which also tells how its answer is read, unless it is one of plain commands.
     #[must_use]
     pub const fn script(&self) -> Option<Script> {
         Some(match self {
@@ -386,7 +399,8 @@ impl Call {
             Self::Adopt { .. } => Script::Adopt,
             Self::ChangeShares { .. } => Script::ChangeShares,
             Self::Downgrade { .. } => Script::Downgrade,
-            Self::Extend { .. } => Script::Extend,
+            // By the script where it is not the plain command.
+            Self::Extend { .. } | Self::Renew { .. } => Script::Extend,
             Self::ExtendShare { .. } => Script::ExtendShare,
             Self::CopyLock { .. } => Script::CopyLock,
             Self::Force { .. } => Script::Force,

@@ -214,6 +214,9 @@ pub(crate) fn execute(
         return taken(call.token(), &replies);
     };
     let command = wire::command(call, Dialect { counters, ..Dialect::PLAIN });
+    if let Call::Renew { .. } = call {
+        return wire::reply(script, store.command(now, &command.parts().collect::<Vec<_>>()));
+    }
     let (keys, args) = command.keys_and_arguments();
     wire::reply(script, store.eval(now, &source(script), &keys, &args))
 }
@@ -238,6 +241,9 @@ pub(crate) fn keys_of_plain(call: &Call, part: Plain) -> Vec<String> {
 /// The keys that a call names.
 #[cfg(test)]
 pub(crate) fn keys_of(call: &Call) -> Vec<String> {
+    if let Call::Renew { keys, .. } = call {
+        return vec![keys.lock().to_owned()];
+    }
     let command = wire::command(call, Dialect::PLAIN);
     let (keys, _) = command.keys_and_arguments();
     keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()

@@ -1,11 +1,11 @@
 //! A lease from its begin to its end: its renewals, and what each answer means for it. A request for more handoffs
 //! extends it, too.
 
-use super::{GiveBack, Lease, Leases, Loss, Origin, PendingRenewal, Plan};
+use super::{GiveBack, Lease, Leases, Loss, Origin, PendingRenewal, Plan, RenewedBy};
 use crate::machine::Machine;
 use crate::machine::handoff::Reservation;
 use crate::machine::interface::{Effect, HoldTerms, LossReason, Outcome};
-use crate::machine::request::{Fallback, Finished};
+use crate::machine::request::{CallError, Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
     Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until,
@@ -109,7 +109,12 @@ impl Machine {
         // The end of an idle lock is none of its lease, which a next caller goes on with.
         let is_idle = self.leases.is_idle(id);
         let ttl = if is_idle { ttl } else { held.within_hold(now, ttl) };
-        let (call, fallback) = Leases::extension(&self.context, held, ttl);
+        let (call, fallback) = if self.may_renew_plainly(held, ttl) {
+            let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
+            (Call::Renew { keys, token, ttl }, Fallback::None)
+        } else {
+            Leases::extension(&self.context, held, ttl)
+        };
         let is_sent = self.servers.send(&mut self.context, owner, call, fallback);
         if !is_sent {
             self.servers.press(&mut self.context, &held.keys, pressure);
@@ -118,6 +123,14 @@ impl Machine {
             held.renewal = if is_sent { now + pressure } else { Mono::NEVER };
             held.asked |= is_sent;
         });
+    }
+
+    /// Whether a lease is renewed for `ttl` by the plain command. Another request under way may lengthen it.
+    fn may_renew_plainly(&self, held: &Lease, ttl: Duration) -> bool {
+        held.renews_plainly(self.context.now, ttl)
+            && !self.context.config.quorum
+            && !self.servers.data_of(&held.keys).refuses_plain_renewals
+            && !self.servers.is_open(Owner::Reservation(held.id.token_id()))
     }
 
     /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
@@ -154,6 +167,7 @@ impl Machine {
                 self.renewal_confirmed(id, finished);
                 None
             }
+            _ if finished.renews => self.renewed_in_vain(id, finished),
             // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
             Ok(Reply::Owner(false))
                 if held.mode.is_shared()
@@ -175,6 +189,31 @@ impl Machine {
             // Includes lost requests: the reconnection of an ASK target resumes no renewal.
             Err(_) => self.retry_renewal(id),
         }
+    }
+
+    /// The plain command has not renewed a lease, or that is unknown. Only the script decides.
+    fn renewed_in_vain(&mut self, id: TokenId, finished: &Finished) -> Option<Loss> {
+        let held = self.leases.by_token.get_mut(&id)?;
+        match &finished.reply {
+            Err(CallError::Unsent) => return self.retry_renewal(id),
+            Err(CallError::Refused(refusal)) if refusal.is_transient() => {
+                return self.retry_renewal(id);
+            }
+            Err(CallError::Refused(refusal)) => {
+                // The command, or the right to it, is missing for every lock.
+                let lasts = ["NOPERM", "ERR"].contains(&&*refusal.code);
+                self.servers.at(finished.node).data.refuses_plain_renewals |= lasts;
+            }
+            Err(_) => {
+                held.renewed_by = RenewedBy::ScriptAfterLoss;
+                return self.retry_renewal(id);
+            }
+            Ok(_) => {}
+        }
+        held.renewed_by = RenewedBy::Script;
+        let ttl = held.renewal_ttl(self.context.now);
+        self.renew(id, ttl);
+        None
     }
 
     fn retry_renewal(&mut self, id: TokenId) -> Option<Loss> {
@@ -202,6 +241,8 @@ impl Machine {
     /// The server has confirmed a lease of `ttl`, requested at `sent`. Its end never moves back.
     pub(in crate::machine) fn confirm_lease(&mut self, id: TokenId, sent: Mono, ttl: Duration) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        let counts = held.renewed_by != RenewedBy::ScriptAfterLoss;
+        let ttl = if counts { ttl } else { ttl.min(held.ttl()) };
         let (data_number, until) =
             (self.servers.data_of(&held.keys).number, valid_until(sent, ttl));
         (held.data_number, held.confirmed) = (data_number, sent);

@@ -115,6 +115,11 @@ impl Servers {
         self.send_as(context, Sent::new(owner, call, fallback))
     }
 
+    fn send_again(&mut self, context: &mut Context, mut request: Sent) -> bool {
+        request.repeat();
+        self.send_as(context, request)
+    }
+
     fn send_as(&mut self, context: &mut Context, mut request: Sent) -> bool {
         let node = match request.send_mode {
             SendMode::Asking(node) => node,
@@ -184,7 +189,7 @@ impl Servers {
         };
         finished.reply = match decided {
             Some(reply) => reply,
-            None if !finished.awaited || self.send_as(context, request) => return None,
+            None if !finished.awaited || self.send_again(context, request) => return None,
             None => Err(CallError::Unsent),
         };
         Some(finished)

@@ -1108,7 +1108,7 @@ fn a_renewal_that_a_moving_slot_refuses_is_asked_for_again_after_a_pause() {
     let mut crew = Crew::new();
     crew.hold(2, LOW);
     let (_, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::Extend { .. }));
+    assert!(matches!(call, Call::Renew { .. }));
     crew.reply(ONE, request, refused("TRYAGAIN"));
     assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })));
 }

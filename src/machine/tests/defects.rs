@@ -7,9 +7,10 @@ use super::known_defects::DEFECTS;
 use super::owned;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
-use crate::machine::lease::PendingRenewal;
+use crate::machine::lease::{PendingRenewal, RenewedBy};
 use crate::machine::one_shot::Purpose;
 use crate::machine::queue_entry::{Granted, Step};
+use crate::machine::request::Sent;
 use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::clock::{Mono, ServerTime};
@@ -100,6 +101,8 @@ pub(super) enum Defect {
     IdleKeptAtClose,
     /// A claim that is executed after the downgrade of its lock ends the lease.
     LateClaimDenies,
+    /// That a plain renewal was lost is forgotten, though it may be executed yet.
+    LostRenewalForgotten,
     /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
     /// The loss of a lock is not reported.
@@ -110,6 +113,14 @@ pub(super) enum Defect {
     ShareByAllKeys,
     /// A share whose keys are on two servers is lengthened only by both of them at once.
     ShareByBothKeys,
+    /// A plain renewal that finds the value with a mark ends the lease.
+    PlainRenewalDenies,
+    /// A plain renewal sets the lock to its token, whatever its value.
+    PlainRenewalOfAnother,
+    /// A plain renewal takes a lock that is gone.
+    PlainRenewalRevives,
+    /// A plain renewal follows an extension under way.
+    PlainRenewalShortens,
     /// `SET` replaces what is there.
     PlainSet,
     /// The flag for the wait queue is not looked at.
@@ -298,6 +309,9 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono, reply: &Result<Reply, Fa
             }
         }
     }
+    if Defect::PlainRenewalDenies.is_on() && *reply == Ok(Reply::Owner(false)) {
+        machine.servers.requests().for_each(Sent::repeat);
+    }
     if Defect::LateRenewalCounts.is_on() {
         let over = machine.leases.all().filter(|held| held.until <= now);
         let mut over: Vec<_> = over.map(|held| held.id.token_id()).collect();
@@ -335,6 +349,18 @@ pub(super) fn spoil_plain(call: &Call, part: Plain, value: Value, ask: impl Fn(&
         }
         (_, value) => value,
     }
+}
+
+/// A plain renewal as a server with a defect executes it; none without one. `is_there`: whether the lock has a value.
+pub(super) fn spoil_renewal(call: &Call, is_there: bool) -> Option<[String; 6]> {
+    let Call::Renew { keys, token, ttl } = call else { return None };
+    let condition = match is_there {
+        true if Defect::PlainRenewalOfAnother.is_on() => "XX",
+        false if Defect::PlainRenewalRevives.is_on() => "NX",
+        _ => return None,
+    };
+    let ttl_ms = ttl.as_millis().to_string();
+    Some(["SET", keys.lock(), token.as_str(), condition, "PX", &ttl_ms].map(str::to_owned))
 }
 
 /// Changes a call that leaves the machine.
@@ -448,6 +474,16 @@ pub(super) fn spoil(machine: &mut Machine) {
             for held in machine.leases.all_mut() {
                 held.budget.left = 9;
             }
+        }
+        Defect::LostRenewalForgotten => {
+            for held in machine.leases.all_mut() {
+                if held.renewed_by == RenewedBy::ScriptAfterLoss {
+                    held.renewed_by = RenewedBy::Script;
+                }
+            }
+        }
+        Defect::PlainRenewalShortens => {
+            machine.leases.all_mut().for_each(|held| held.renewed_by = RenewedBy::Command);
         }
         Defect::IdleAgainAndAgain => machine.leases.idle.forget_ages(),
         Defect::IdleTakenForgotten => machine.leases.idle.forget_takers(),

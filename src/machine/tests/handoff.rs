@@ -261,7 +261,7 @@ fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the
         crowd.pass(ms(3_000));
         assert!(crowd.worlds[0].wire.is_empty(), "no renewal yet");
         crowd.worlds[0].pass(ms(400));
-        assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Extend { .. }))));
+        assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Renew { .. }))));
         let release = crowd.worlds[0].release(lease);
         assert!(crowd.worlds[0].outcome(release).is_none());
         assert_eq!(crowd.worlds[0].wire.len(), 1, "nothing but the renewal");

@@ -34,6 +34,32 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::OwnersHoldUnseen),
     ),
+    // Renewals by the plain command.
+    (
+        "a plain renewal renews after the end",
+        Kind::Steady,
+        Change::Machine(Defect::PlainRenewalRevives),
+    ),
+    (
+        "a plain renewal sets the value of another",
+        Kind::Steady,
+        Change::Machine(Defect::PlainRenewalOfAnother),
+    ),
+    (
+        "a plain renewal shortens a lease that was extended meanwhile",
+        Kind::Steady,
+        Change::Machine(Defect::PlainRenewalShortens),
+    ),
+    (
+        "a plain renewal that finds a mark ends the lease",
+        Kind::Steady,
+        Change::Machine(Defect::PlainRenewalDenies),
+    ),
+    (
+        "a plain renewal that was lost is forgotten",
+        Kind::Steady,
+        Change::Machine(Defect::LostRenewalForgotten),
+    ),
     // Ownership.
     (
         "a release frees another's lock",

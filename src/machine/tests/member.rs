@@ -466,6 +466,7 @@ impl World {
             Call::Acquire { intent: Intent::Poll, .. } => waits || (holds && self.has_lease(token)),
             Call::KeepEntry { .. } => waits,
             Call::Extend { .. }
+            | Call::Renew { .. }
             | Call::ExtendShare { .. }
             | Call::Free { .. }
             | Call::FreeShare { .. }

@@ -73,7 +73,7 @@ fn a_renewal_under_way_does_not_refute_a_theft() {
     let mut world = World::connected();
     let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
     world.pass(ms(3_400));
-    assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))));
     world.execute_one();
     let mut thief = World::connected_to(&world.server, "d");
     thief.now = world.now;

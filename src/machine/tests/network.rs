@@ -123,6 +123,7 @@ pub(super) fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
         Call::Take { token, .. } => format!("plain commands of {token}"),
+        Call::Renew { token, .. } => format!("plain renewal of {token}"),
         _ => format!("{:?} {}", call.script(), call.token()),
     }
 }

@@ -37,7 +37,7 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     world.pass(ms(970));
     assert!(world.wire.is_empty(), "too early");
     world.pass(ms(30));
-    assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))));
     for _ in 0..2_000 {
         world.settle();
         world.pass(ms(10));
@@ -49,6 +49,128 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     assert!(world.machine.is_idle(), "{:?}", world.machine);
     assert!(world.lost.is_empty());
+}
+
+/// How long the server keeps the lock.
+fn server_ms(world: &World) -> u64 {
+    world.server.ask(world.now, &["PTTL", World::keys().lock()])[0].parse().unwrap()
+}
+
+/// Whether the lock lasts at the server at least as long as its holder believes.
+fn lasts(world: &World, lease: LeaseId) -> bool {
+    ms(server_ms(world)) >= world.deadlines[&lease].since(world.now)
+}
+
+/// The renewal on the wire: whether it is by the plain command.
+fn is_plain(world: &World) -> bool {
+    match world.wire.back() {
+        Some((_, Call::Renew { .. })) => true,
+        Some((_, Call::Extend { .. })) => false,
+        other => panic!("no renewal: {other:?}"),
+    }
+}
+
+/// 1. A renews its lease of 10 s by `SET … IFEQ`. The connection is lost, and the command is on its way.
+/// 2. On the next connection A extends its lease to 60 s.
+/// 3. The command arrives, and ends the lease in 10 s. If A believed in the 60 s, it would hold the lock beside another.
+#[test]
+pub(super) fn a_plain_renewal_that_was_lost_ends_no_lease_that_its_holder_counts_on() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 10_000, RENEWED);
+    world.pass(ms(3_400));
+    assert!(is_plain(&world));
+    world.lose_requests();
+    let late = world.late.pop().unwrap();
+    world.connect();
+    world.pass(ms(1_000));
+    assert!(!is_plain(&world), "only the script shortens nothing");
+    world.settle();
+    let extension = world.command(Command::Extend { lease, ttl: Some(ms(60_000)) });
+    world.settle();
+    assert_eq!(world.outcome(extension), Some(&Outcome::Done));
+    assert!(server_ms(&world) > 50_000);
+    assert_eq!(world.server.execute(world.now, &late), Ok(Reply::Owner(true)));
+    assert!(lasts(&world, lease), "the holder counts on more than the server keeps");
+    run(&mut world, 30_000);
+    assert!(world.lost.is_empty() && lasts(&world, lease));
+    // Its successor here might want a longer lease.
+    let next = world.acquire_held(20_000, Wait::Forever, RENEWED);
+    world.release(lease);
+    world.settle();
+    assert!(world.outcome(next).is_some() && world.machine.stats().handed_off == 0);
+}
+
+/// 1. A asks for a lease of 60 s. Before the answer, a renewal is due for 10 s.
+/// 2. The server executes both. By the plain command, the second would undo what A learns of the first.
+#[test]
+pub(super) fn a_lease_whose_caller_extends_it_is_renewed_by_the_script() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 10_000, RENEWED);
+    world.pass(ms(3_000));
+    world.command(Command::Extend { lease, ttl: Some(ms(60_000)) });
+    world.pass(ms(400));
+    assert_eq!(world.wire.len(), 2);
+    world.settle();
+    assert!(lasts(&world, lease) && server_ms(&world) > 50_000);
+    run(&mut world, 100_000);
+    assert!(world.lost.is_empty() && lasts(&world, lease));
+}
+
+/// The plain command knows a value as it was set: not with the mark of waiters.
+#[test]
+pub(super) fn a_plain_renewal_of_a_lock_that_others_wait_for_decides_nothing() {
+    let (mut a, mut b) = two();
+    let lease = held(&mut a, 10_000, RENEWED);
+    b.acquire(10_000, Wait::Forever);
+    b.settle();
+    a.pass(ms(3_400));
+    assert!(is_plain(&a));
+    a.answer_one();
+    assert!(!is_plain(&a), "the script decides at once");
+    a.settle();
+    assert!(a.lost.is_empty() && lasts(&a, lease));
+    a.pass(ms(3_400));
+    assert!(!is_plain(&a), "the mark stays");
+    a.server.flush();
+    a.settle();
+    assert_eq!(a.lost, [(lease, LossReason::Expired)], "the script's denial is final");
+}
+
+/// A plain command may be refused where the script is not: for want of memory, or of the right to it.
+#[test]
+fn a_plain_renewal_that_is_refused_is_made_up_for_by_the_script() {
+    for (code, for_good) in [("OOM", false), ("NOPERM", true), ("ERR", true)] {
+        let mut world = World::connected();
+        let leases = ["a", "b"].map(|name| {
+            let op = world.acquire_named(name, 10_000, Wait::Never, RENEWED, Mode::Exclusive);
+            world.settle();
+            world.lease(op).0
+        });
+        world.pass(ms(3_400));
+        assert!(world.wire.len() == 2 && is_plain(&world));
+        let (request, _) = world.wire.pop_front().unwrap();
+        world.reply(
+            request,
+            Err(Failure::Refused(Refusal { code: code.to_owned(), detail: String::new() })),
+        );
+        assert!(!is_plain(&world), "{code}");
+        world.settle();
+        world.pass(ms(3_400));
+        let plain = world.wire.iter().filter(|(_, call)| matches!(call, Call::Renew { .. }));
+        assert_eq!((plain.count(), world.wire.len()), (if for_good { 0 } else { 1 }, 2), "{code}");
+        world.settle();
+        assert!(world.lost.is_empty() && leases.iter().all(|it| world.deadlines[it] > world.now));
+        // The next connection may have the right.
+        world.lose_requests();
+        world.connect();
+        world.settle();
+        let op = world.acquire_named("c", 10_000, Wait::Never, RENEWED, Mode::Exclusive);
+        world.settle();
+        world.lease(op);
+        world.pass(ms(3_400));
+        let plain = |(_, call): &(_, Call)| matches!(call, Call::Renew { .. });
+        assert!(world.wire.iter().any(plain), "{code}");
+    }
 }
 
 /// A process may hold a hundred thousand locks and have ten thousand waiters.

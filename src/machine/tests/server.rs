@@ -87,6 +87,13 @@ fn run(
     call: &Call,
     counters: Counters,
 ) -> Result<Reply, Failure> {
+    let is_there = || ask(store, time, &["EXISTS", call.keys().lock()]) == ["1"];
+    if matches!(call, Call::Renew { .. })
+        && let Some(parts) = defects::spoil_renewal(call, is_there())
+    {
+        ask(store, time, &parts.each_ref().map(String::as_str));
+        return Ok(Reply::Owner(true));
+    }
     execute(store, time, call, counters, |script| defects::apply(script.source()))
 }
 

@@ -176,6 +176,7 @@ impl Executed<'_> {
                 | Call::KeepLock { .. }
                 | Call::KeepShare { .. }
                 | Call::HandoffShare { .. }
+                | Call::Renew { .. }
                 | Call::Reserve { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
@@ -414,6 +415,7 @@ impl Watch {
                 | Call::Free { .. }
                 | Call::KeepEntry { .. }
                 | Call::KeepLock { .. }
+                | Call::Renew { .. }
                 | Call::Reserve { .. }
         );
         // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back.
@@ -742,9 +744,12 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     for (token, before) in done.before.holders() {
         let Some(after) = done.after.held_ms(token) else { continue };
         // A victim that waits, too, may get the lock anew. A whole lock may last a fraction of a ms longer than the same as a
-        // share.
-        let cut =
-            after < before && !done.is_theft() && !(done.is_downgrade() && after == before - 1);
+        // share. A plain renewal ends what nobody knows of: no hold lasts longer than its lock.
+        let renews = matches!(done.call, Call::Renew { .. });
+        let cut = after < before
+            && !renews
+            && !done.is_theft()
+            && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
     if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit), .. }, .. }, Some(_)) =
@@ -759,9 +764,10 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
         | (Call::KeepShare { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::Reserve { ttl, .. }, Some(Reply::Reserved { .. }))
-        | (Call::Claim { ttl, .. } | Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => {
-            Some(ttl)
-        }
+        | (
+            Call::Claim { ttl, .. } | Call::Extend { ttl, .. } | Call::Renew { ttl, .. },
+            Some(Reply::Owner(true)),
+        ) => Some(ttl),
         _ => None,
     };
     let (whose, promised) = match (done.call, done.reply) {

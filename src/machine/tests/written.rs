@@ -2,8 +2,8 @@
 
 use super::defects::{self, Change, Defect, script};
 use super::{
-    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, values,
-    waiting,
+    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, renewal,
+    values, waiting,
 };
 use crate::protocol::script::Script;
 
@@ -16,6 +16,21 @@ const WRITTEN: &[(&str, Change, fn())] = &[
             "  if false then\n    -- Plain commands",
         ),
         fast_path::a_waiter_whose_late_plain_commands_took_the_lock_leaves_the_queue,
+    ),
+    (
+        "a plain renewal that was lost is forgotten",
+        Change::Machine(Defect::LostRenewalForgotten),
+        renewal::a_plain_renewal_that_was_lost_ends_no_lease_that_its_holder_counts_on,
+    ),
+    (
+        "a plain renewal follows an extension under way",
+        Change::Machine(Defect::PlainRenewalShortens),
+        renewal::a_lease_whose_caller_extends_it_is_renewed_by_the_script,
+    ),
+    (
+        "a plain renewal that finds a mark ends the lease",
+        Change::Machine(Defect::PlainRenewalDenies),
+        renewal::a_plain_renewal_of_a_lock_that_others_wait_for_decides_nothing,
     ),
     (
         "a lock is handed off that another history has not confirmed",

@@ -107,6 +107,7 @@ pub(super) struct Word(&'static str);
 
 impl Word {
     pub(super) const EVALSHA: Self = Self("$7\r\nEVALSHA\r\n");
+    pub(super) const IFEQ: Self = Self("$4\r\nIFEQ\r\n");
     pub(super) const INCRBY: Self = Self("$6\r\nINCRBY\r\n");
     pub(super) const MGET: Self = Self("$4\r\nMGET\r\n");
     pub(super) const NX: Self = Self("$2\r\nNX\r\n");
@@ -203,9 +204,9 @@ mod tests {
     fn a_word_is_written_like_any_part() {
         let [mut words, mut parts] = [Command::new(), Command::new()];
         words.arg(Word::EVALSHA).arg(Word::INCRBY).arg(Word::MGET).arg(Word::NX).arg(Word::PX);
-        words.arg(Word::SET).arg(CounterKey::Server);
+        words.arg(Word::SET).arg(Word::IFEQ).arg(CounterKey::Server);
         parts.arg("EVALSHA").arg("INCRBY").arg("MGET").arg("NX").arg("PX");
-        parts.arg("SET").arg(COUNTER);
+        parts.arg("SET").arg("IFEQ").arg(COUNTER);
         assert_eq!((words.bytes, words.count), (parts.bytes, parts.count));
     }
 

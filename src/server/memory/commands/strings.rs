@@ -60,9 +60,13 @@ pub(super) fn set(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     let options = Options::read(options)?;
     let mut expires_at_ms = options.expires_at_ms(keyspace.now_ms())?;
     let before = if options.get { Some(value_of(keyspace, key)?) } else { None };
+    let equal = match options.only_if {
+        Some(wanted) => value_of(keyspace, key)? == bulk(wanted),
+        None => true,
+    };
     let there = keyspace.entry(key);
     let allowed = options.only_if_there.is_none_or(|wanted| wanted == there.is_some());
-    if !allowed {
+    if !equal || !allowed {
         return Ok(before.unwrap_or(Value::Nil));
     }
     if options.keep_ttl {
@@ -77,6 +81,8 @@ pub(super) fn set(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
 struct Options<'a> {
     /// XX if true, NX if false.
     only_if_there: Option<bool>,
+    /// The value of IFEQ, of Valkey since 8.1 and Redis since 8.4: never beside NX or XX.
+    only_if: Option<&'a [u8]>,
     get: bool,
     keep_ttl: bool,
     ttl: Option<Ttl<'a>>,
@@ -97,6 +103,9 @@ impl<'a> Options<'a> {
             match arg.to_ascii_lowercase().as_slice() {
                 b"nx" => options.condition(false)?,
                 b"xx" => options.condition(true)?,
+                b"ifeq" if options.is_unconditional() => {
+                    options.only_if = Some(args.next().ok_or(SYNTAX)?);
+                }
                 b"get" => options.get = true,
                 b"keepttl" if options.ttl.is_none() => options.keep_ttl = true,
                 b"ex" => options.ends(args.next(), 1_000)?,
@@ -107,8 +116,12 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    fn is_unconditional(&self) -> bool {
+        self.only_if_there.is_none() && self.only_if.is_none()
+    }
+
     fn condition(&mut self, there: bool) -> Result<(), Fault> {
-        if self.only_if_there.is_some_and(|other| other != there) {
+        if self.only_if.is_some() || self.only_if_there.is_some_and(|other| other != there) {
             return Err(SYNTAX);
         }
         self.only_if_there = Some(there);

@@ -27,6 +27,8 @@ pub(in crate::server) fn write_commands(
         (Call::Delete { keys, token }, _) if delete != Delete::Script => {
             command.push_native_delete(delete, keys, token);
         }
+        // Only a server that has the command is asked for it.
+        (Call::Renew { keys, token, ttl }, _) => command.push_renewal(keys, token, *ttl),
         (_, Some(_)) if !clock => clockless::write(command, call, send_mode, counters),
         (_, Some(_)) => write_script(command, call, send_mode, counters),
         (_, None) => {

@@ -13,6 +13,10 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
     match value {
         Value::ServerError(error) => Err(error_reply(&error)),
         Value::Int(number) => read_number(script, number),
+        // The plain command that renews.
+        Value::Okay | Value::Nil if script == Script::Extend => {
+            Ok(Reply::Owner(value == Value::Okay))
+        }
         Value::Array(parts) => {
             read_parts(script, &parts).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }

@@ -6,6 +6,7 @@ use crate::protocol::message::free_channel;
 use crate::protocol::{Call, Counters, Intent, LockKeys, Mode, Script, SendMode, Token};
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// Writes a command that runs the script of `call`, with keys and arguments in the order of the script's header.
 pub(super) fn write_script(
@@ -55,7 +56,9 @@ pub(super) fn write_script(
         Call::Downgrade { keys, token, epoch, fence } => {
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch).arg(*fence)
         }
-        Call::Extend { keys, token, ttl } => command.push_lock(keys).arg(token).arg(*ttl),
+        Call::Extend { keys, token, ttl } | Call::Renew { keys, token, ttl } => {
+            command.push_lock(keys).arg(token).arg(*ttl)
+        }
         Call::ExtendShare { keys, token, ttl, fence } => {
             command.push_lock_and_shared(keys).arg(token).arg(*ttl).arg(*fence)
         }
@@ -145,6 +148,12 @@ impl Command {
             Delete::Delex => self.arg("DELEX").arg(keys.lock()).arg("IFEQ"),
         }
         .arg(token);
+    }
+
+    /// A renewal without a script.
+    pub(super) fn push_renewal(&mut self, keys: &LockKeys, token: &Token, ttl: Duration) {
+        self.arg(Word::SET).arg(keys.lock()).arg(token);
+        self.arg(Word::IFEQ).arg(token).arg(Word::PX).arg(ttl);
     }
 
     /// The key of the lock alone.
