@@ -45,21 +45,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::PlainRenewalOfAnother),
     ),
-    (
-        "a plain renewal shortens a lease that was extended meanwhile",
-        Kind::Steady,
-        Change::Machine(Defect::PlainRenewalShortens),
-    ),
-    (
-        "a plain renewal that finds a mark ends the lease",
-        Kind::Steady,
-        Change::Machine(Defect::PlainRenewalDenies),
-    ),
-    (
-        "a plain renewal that was lost is forgotten",
-        Kind::Steady,
-        Change::Machine(Defect::LostRenewalForgotten),
-    ),
     // Ownership.
     (
         "a release frees another's lock",
