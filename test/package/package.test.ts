@@ -189,7 +189,8 @@ test('its redlock4 and its redis-semaphore work by import and by require', async
 test('the page for operators is in the package, and its handler loads by import and by require', async () => {
   const files = readdirSync(join(ROOT, 'ui'));
   const size = files.reduce((sum, file) => sum + statSync(join(ROOT, 'ui', file)).size, 0);
-  assert.ok(size < 60_000, `${size} bytes`);
+  // Their plain bytes: the build puts the files into the code as they are, and a browser gets them as they are.
+  assert.ok(size < 100_000, `${size} bytes`);
   const used = `connect('memory:').then(async (locks) => {
     const ui = lockUi({ locks });
     const end = (bytes) => console.log(String(bytes).includes('<table'));
