@@ -5,6 +5,7 @@ export const SECTIONS = [
     text: 'Guide',
     pages: [
       ['A tour by task', 'docs/guide.md'],
+      ['指南（前半部分）', 'docs/guide.zh-CN.md'],
       ['Connecting', 'docs/connecting.md'],
       ['Jobs that run once', 'docs/once.md'],
       ['One leader', 'docs/lead.md'],

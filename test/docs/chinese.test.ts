@@ -1,4 +1,4 @@
-/** The Chinese README says what the English one does: the same sections, code, figures and links. */
+/** The Chinese README and guide say what the English ones do: the same sections, code, figures and links. */
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const [english, chinese] = [read('README.md'), read('README.zh-CN.md')];
 
 const CHANGED = 'when the English README changes, change README.zh-CN.md, too';
 
-test('it has the sections of the English one, in their order', () => {
+test('the README has the sections of the English one, in their order', () => {
   const levels = (text: string) => Array.from(text.matchAll(/^(#+) \S/gm), ([, level]) => level);
   assert.deepEqual(levels(chinese), levels(english), CHANGED);
 });
@@ -45,4 +45,21 @@ test('its links lead to what exists', () => {
   for (const link of links) {
     assert.ok(/^https:/.test(link) || existsSync(join(ROOT, link)), link);
   }
+});
+
+test('the guide has the code of the first sections of the English one, section by section', () => {
+  const sectionsOf = (page: string) =>
+    read(page)
+      .split(/^## /m)
+      .map((section) => Array.from(section.matchAll(/^```.*?^```$/gms), ([block]) => block));
+  const [theirs, ours] = ['docs/guide.md', 'docs/guide.zh-CN.md'].map(sectionsOf) as [
+    string[][],
+    string[][],
+  ];
+  assert.ok(ours.length > 7);
+  assert.deepEqual(
+    ours,
+    theirs.slice(0, ours.length),
+    'when docs/guide.md changes, change docs/guide.zh-CN.md, too',
+  );
 });

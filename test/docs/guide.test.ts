@@ -1,4 +1,4 @@
-/** What the README, the guide, the reference and the page on testing show. */
+/** What the README, the guide and its Chinese half, the reference and the page on testing show. */
 
 import { after, before, beforeEach } from 'node:test';
 import { runPage } from './run-page.js';
@@ -24,6 +24,7 @@ runPage('README.md', {
 });
 
 runPage('docs/guide.md', { surroundings });
+runPage('docs/guide.zh-CN.md', { surroundings });
 runPage('docs/reference.md', { surroundings });
 
 const run = {
