@@ -109,17 +109,35 @@ function stageMain(others) {
   mkdirSync(join(stage, 'native'));
   copyFileSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
   copyFileSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'));
-  const pages = ['README.md', ...main.files.filter((file) => file.endsWith('.md'))];
-  const comes = (path) => [...pages, 'LICENSE'].includes(path) || /^(dist|monitoring)\//.test(path);
-  mkdirSync(join(stage, 'docs'));
-  for (const page of pages) {
-    const text = readFileSync(join(ROOT, page), 'utf8');
-    const folder = page.startsWith('docs/') ? 'docs/' : '';
-    writeFileSync(
-      join(stage, page),
-      portable(text, { home: home(), ref: `v${main.version}`, folder, comes }),
-    );
+  stagePages(main);
+}
+
+/**
+ * The pages that come along, with links that work there: those that messages of the package name, and, while no repository is
+ * known to which the README could link, all the others of `docs` with their pictures.
+ */
+function stagePages(main) {
+  const others = home() === undefined ? pagesElsewhere() : [];
+  const files = [...new Set(['README.md', ...main.files, ...others])];
+  adds(stage, ...others.filter((file) => !main.files.includes(file)));
+  const comes = (path) => [...files, 'LICENSE'].includes(path) || /^(dist|monitoring)\//.test(path);
+  mkdirSync(join(stage, 'docs', 'images'), { recursive: true });
+  for (const file of files.filter((each) => /\.(md|svg|png)$/.test(each))) {
+    if (!file.endsWith('.md')) copyFileSync(join(ROOT, file), join(stage, file));
+    else {
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      const folder = file.startsWith('docs/') ? 'docs/' : '';
+      const where = { home: home(), ref: `v${main.version}`, folder, comes };
+      writeFileSync(join(stage, file), portable(text, where));
+    }
   }
+}
+
+/** What the README links to, and what that links to: Markdown and its pictures. */
+function pagesElsewhere() {
+  const docs = readdirSync(join(ROOT, 'docs'), { recursive: true });
+  const pages = docs.filter((file) => /\.(md|svg|png)$/.test(file)).map((file) => `docs/${file}`);
+  return [...pages, 'CHANGELOG.md', 'CONTRIBUTING.md', 'README.zh-CN.md', 'SECURITY.md'];
 }
 
 /** Changes the manifest of a package: it has these files, too. */

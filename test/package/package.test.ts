@@ -10,7 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import { removeFolder } from '../support/folders.js';
@@ -42,10 +42,13 @@ const list = async (tarball: string) =>
 
 test('the main package has no sources, no addon, no scripts, and few dependencies', async () => {
   const folders = /^package\/(dist|monitoring)\//;
-  const files =
-    /^package\/(docs\/(migrate-rules|migration|operations|servers)\.md|native\/binding\.js|LICENSE|README\.md|package\.json)$/;
+  const pages = /^package\/(docs\/([\w.-]+\.md|images\/[\w-]+\.(svg|png))|[A-Z][\w.-]+\.md)$/;
+  const files = /^package\/(native\/binding\.js|LICENSE|package\.json)$/;
   for (const file of await list(packed.main))
-    assert.ok(folders.test(file) || files.test(file), file);
+    assert.ok(
+      [folders, pages, files].some((each) => each.test(file)),
+      file,
+    );
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
   assert.equal(scripts ?? devDependencies, undefined);
   // The parsers of the command line and of cron patterns, which have none of their own. Who uses neither loads neither.
@@ -86,6 +89,31 @@ test('every link of its README leads to a file of the repository that its manife
     const [, path = ''] = /(?:blob|raw)\/v[^/]+\/([^#]+)/.exec(link) ?? [];
     assert.ok(existsSync(join(ROOT, path)), link);
   }
+});
+
+test('every link of its pages leads to a file in it, where no repository is known', async () => {
+  const out = packed.project('unlinked');
+  const nowhere = { GITHUB_REPOSITORY: undefined };
+  await succeeds(process.execPath, ['scripts/package.mjs', '--out', out], ROOT, nowhere);
+  const tarball = join(out, basename(packed.main));
+  await succeeds('tar', ['-xzf', tarball, '-C', out]);
+  const linksOf = (text: string) =>
+    Array.from(text.matchAll(/\]\(([^)\s]+)\)|src="([^"]+)"/g), ([, to, src]) => to ?? src ?? '');
+  for (const page of (await list(tarball)).filter((file) => file.endsWith('.md'))) {
+    for (const link of linksOf(readFileSync(join(out, page), 'utf8'))) {
+      const [path = ''] = link.split('#');
+      if (!/^https?:|^$/.test(path))
+        assert.ok(existsSync(join(out, dirname(page), path)), `${page} links to ${link}`);
+    }
+  }
+  const [ours, theirs] = [join(ROOT, 'README.md'), join(out, 'package', 'README.md')].map(
+    (file) => new Set(linksOf(readFileSync(file, 'utf8'))),
+  ) as [Set<string>, Set<string>];
+  // The examples are no pages: a reader finds them in the repository.
+  assert.deepEqual(
+    [...ours].filter((link) => !theirs.has(link)),
+    ['examples'],
+  );
 });
 
 interface Manifest {
