@@ -35,7 +35,5 @@ runPage('docs/testing.md', {
   otherwise: {
     '// shop.js': run,
     '// shop.test.mjs': run,
-    '// hourly.js': run,
-    '// hourly.vitest.test.mjs': run,
   },
 });

@@ -1,10 +1,9 @@
 /** A single executable of Node that takes a lock: examples/executable, with the package beside it. */
 
 import assert from 'node:assert/strict';
-import { chmodSync, copyFileSync, cpSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, copyFileSync, cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { blocksOf } from '../docs/blocks.js';
 import { ROOT } from '../support/child.js';
 import { fetched, nodeOf } from '../support/fetched.js';
 import { removeFolder } from '../support/folders.js';
@@ -37,9 +36,4 @@ test('a single executable loads the package that lies beside it, and fails witho
   assert.match(await succeeds(program, [], folder), /^sold under \d+\n$/);
   removeFolder(join(folder, 'node_modules', 'holdfast'));
   await assert.rejects(succeeds(program, [], folder), /Cannot find module 'holdfast'/);
-});
-
-test('docs/platforms.md shows the program, word for word', () => {
-  const shown = blocksOf('docs/platforms.md').map(({ code }) => code);
-  assert.ok(shown.includes(readFileSync(join(EXAMPLE, 'shop.cjs'), 'utf8')));
 });

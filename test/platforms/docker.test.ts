@@ -13,7 +13,6 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { blocksOf } from '../docs/blocks.js';
 import { Packed, succeeds } from '../package/packed.js';
 import { ROOT } from '../support/child.js';
 import { fetched } from '../support/fetched.js';
@@ -136,8 +135,3 @@ createInterface(child.stdout).once('line', async (line) => {
   child.once('exit', (code) => console.log('answered ' + answer + ', ended ' + code));
 });
 `;
-
-test('docs/platforms.md shows the Dockerfile, word for word', () => {
-  const [shown] = blocksOf('docs/platforms.md').filter(({ code }) => code.startsWith('FROM'));
-  assert.equal(shown?.code, readFileSync(join(EXAMPLE, 'Dockerfile'), 'utf8'));
-});
