@@ -1,5 +1,6 @@
 // The page: joins its parts, and draws at most once per frame.
 
+import { keepChoices } from './address.mjs';
 import { Details } from './details.mjs';
 import { Filters } from './filters.mjs';
 import { plural, timeOf, write } from './format.mjs';
@@ -83,6 +84,7 @@ function redraw() {
 function draw() {
   scheduled = false;
   table.groups = filters.inGroups;
+  keepChoices({ ...filters.choices, ...table.choices });
   const found = filters.of(locks.all());
   table.show(found);
   const all = plural(locks.size, 'lock');

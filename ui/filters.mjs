@@ -1,11 +1,12 @@
 // What people choose: a kind, only what is waited for, words, groups.
 
+import { choicesIn } from './address.mjs';
 import { element, nameOf, write } from './format.mjs';
 import { KINDS, kindOf } from './kinds.mjs';
 
 const at = (selector) => document.querySelector(selector);
-/** Where the browser keeps whether the list is in groups. */
-const GROUPS = 'holdfast-groups';
+
+const LABELS = { all: 'All', ...KINDS, split: 'No majority' };
 
 export class Filters {
   #kind = 'all';
@@ -15,20 +16,29 @@ export class Filters {
   /** `chosen` is called when a person has chosen something else. */
   constructor(chosen) {
     this.#chosen = chosen;
-    for (const [kind, label] of Object.entries({ all: 'All', ...KINDS, split: 'No majority' })) {
-      this.#addChip(kind, label);
-    }
-    at('#groups').checked = stored() === 'on';
-    at('#groups').addEventListener('change', () => {
-      store(at('#groups').checked ? 'on' : 'off');
-      chosen();
-    });
+    const { kind, search, waited, groups } = choicesIn(location.search);
+    if (Object.hasOwn(LABELS, kind[0] ?? '')) this.#kind = kind[0];
+    at('#search').value = search[0] ?? '';
+    at('#waited').checked = waited.length > 0;
+    at('#groups').checked = groups.length > 0;
+    for (const [own, label] of Object.entries(LABELS)) this.#addChip(own, label);
+    at('#groups').addEventListener('change', chosen);
     at('#search').addEventListener('input', chosen);
     at('#waited').addEventListener('change', chosen);
   }
 
   get inGroups() {
     return at('#groups').checked;
+  }
+
+  /** What was chosen, for the address. */
+  get choices() {
+    return {
+      kind: this.#kind === 'all' ? '' : this.#kind,
+      search: at('#search').value,
+      waited: at('#waited').checked ? 'on' : '',
+      groups: this.inGroups ? 'on' : '',
+    };
   }
 
   /** Those of the locks that were chosen. */
@@ -74,21 +84,4 @@ export class Filters {
 function textOf({ name, holders, waiters }) {
   const people = [...holders, ...waiters].map((each) => `${nameOf(each)}\n${each.client}`);
   return [name, ...people].join('\n').toLowerCase();
-}
-
-/** A browser may refuse to keep anything. */
-function stored() {
-  try {
-    return localStorage.getItem(GROUPS);
-  } catch {
-    return null;
-  }
-}
-
-function store(value) {
-  try {
-    localStorage.setItem(GROUPS, value);
-  } catch {
-    // The choice lasts as long as the page.
-  }
 }

@@ -51,6 +51,10 @@ export function grouped(locks, closed) {
   });
 }
 
+/** Texts as people count: 2-59 before 2-509. */
+const NATURAL = new Intl.Collator('en', { numeric: true });
+
 function compare(a, b) {
+  if (typeof a === 'string') return NATURAL.compare(a, b) || Number(a > b) - Number(a < b);
   return a < b ? -1 : Number(a > b);
 }

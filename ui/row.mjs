@@ -17,6 +17,8 @@ import { human, printable } from './shared.mjs';
 const SOON_MS = 2_000;
 /** So many holders are named where the pointer rests. */
 const TITLE_MAX = 20;
+/** So many characters of the end of a long name are always shown. */
+const TAIL = 12;
 const COLUMNS = [
   'name',
   'kind',
@@ -50,6 +52,9 @@ export function newRow(item) {
     row.append(cell);
   }
   row.cells[0].scope = 'row';
+  const name = element('span', '', 'cut');
+  name.append(element('span'), element('span'));
+  row.cells[0].append(name);
   const [, kind, , , , , lease] = row.cells;
   kind.append(element('span', '', 'badge'));
   const bar = document.createElement('progress');
@@ -80,8 +85,7 @@ function fillLock(row, lock, now) {
   const kind = kindOf(lock);
   const [own, what, who, held, waiting, wait, lease, fence, count] = row.cells;
   row.dataset.urgency = urgencyOf(lock, now);
-  write(own, printable(name));
-  own.title = printable(name);
+  drawName(own, printable(name));
   const [badge] = what.children;
   write(badge, badgeOf(lock));
   badge.dataset.kind = isFull(lock) ? 'full' : kind;
@@ -98,6 +102,19 @@ function fillLock(row, lock, now) {
   write(fence, holder?.fence == null ? '' : String(holder.fence));
   fence.title = fence.textContent;
   write(count, changes === 0 ? '' : String(changes));
+}
+
+/** A name without room is cut in its middle: names of one kind differ at their ends. */
+function drawName(cell, name) {
+  const [start, end] = cell.firstChild.children;
+  let at = name.length > TAIL * 2 ? name.length - TAIL : name.length;
+  // Not within a character of two units.
+  if (/[\uDC00-\uDFFF]/.test(name.charAt(at))) at -= 1;
+  write(start, name.slice(0, at));
+  write(end, name.slice(at));
+  cell.title = name;
+  // Two parts would be read with a space between them.
+  cell.setAttribute('aria-label', name);
 }
 
 function whoOf({ votes }, holder) {

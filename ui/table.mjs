@@ -1,7 +1,8 @@
 // The list of locks: chosen and sorted whole, but only the rows that can be seen are in the document.
 
+import { choicesIn } from './address.mjs';
 import { element } from './format.mjs';
-import { grouped, RISING, sorted } from './groups.mjs';
+import { grouped, KEYS, RISING, sorted } from './groups.mjs';
 import { fillRow, newRow } from './row.mjs';
 
 /** Rows above and below the visible ones. */
@@ -33,6 +34,7 @@ export class Table {
     this.#on = on;
     this.#now = now;
     this.#nameParts();
+    this.#takeChoices();
     this.#rows.append(this.#above, this.#below);
     this.#scroll.addEventListener('scroll', () => this.draw());
     // On a phone the whole page scrolls.
@@ -43,6 +45,22 @@ export class Table {
       this.#measure();
       this.draw();
     }).observe(this.#scroll);
+  }
+
+  /** The order and the closed groups, as the address says. */
+  #takeChoices() {
+    const { sort, closed } = choicesIn(location.search);
+    const [, falls, by] = /^(-?)(.*)$/s.exec(sort[0] ?? '');
+    if (Object.hasOwn(KEYS, by)) this.sortBy(by, falls === '');
+    this.#closed = new Set(closed);
+  }
+
+  /** What was chosen, for the address: `-` stands before a column whose greatest comes first. */
+  get choices() {
+    const { by, rising } = this.#sort;
+    const sort = by === 'name' && rising ? '' : `${rising ? '' : '-'}${by}`;
+    // The group without a prefix has no name: it opens again.
+    return { sort, closed: [...this.#closed] };
   }
 
   /** Where the style makes cards of the rows, browsers would forget that they are a table's. */

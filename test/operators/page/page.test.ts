@@ -360,8 +360,36 @@ test('groups by prefix are closed and opened, also by the keyboard', async () =>
   assert.equal(await head.getAttribute('aria-expanded'), 'false');
   await head.press('Enter');
   await row('item:1').waitFor();
+  await head.press('Enter');
+  await until(async () => !(await names()).includes('item:1'), 'a group that was closed again');
   await page.reload();
   await head.waitFor();
+  assert.equal(await head.getAttribute('aria-expanded'), 'false');
+  await page.getByLabel('Group by prefix').uncheck();
+  await row('item:1').waitFor();
+  await page.reload();
+  await row('item:1').waitFor();
+  assert.equal(await page.locator('#rows tr.group').count(), 0);
+});
+
+test('names stand as people count, and one that is too long shows its start and its end', async () => {
+  const long = (end: string) => `orders-${'x'.repeat(200)}-${end}`;
+  for (const name of ['item:2-509', 'item:2-59', long('a'), long('b')]) {
+    await locks.acquire(name, LONG);
+  }
+  await open(shows, 1000);
+  await row(long('b')).waitFor();
+  assert.deepEqual(await names(), ['item:2-59', 'item:2-509', long('a'), long('b')]);
+  for (const end of ['a', 'b']) {
+    const head = row(long(end)).locator('.c-name');
+    assert.equal(await textOf(head), long(end));
+    const [start, tail] = [head.locator('.cut > span').first(), head.locator('.cut > span').last()];
+    assert.ok((await textOf(tail)).endsWith(`-${end}`));
+    assert.ok(await start.evaluate((part) => part.scrollWidth > part.clientWidth));
+    const [cell, shown] = await Promise.all([head.boundingBox(), tail.boundingBox()]);
+    assert.ok(cell !== null && shown !== null);
+    assert.ok(shown.x > cell.x && shown.x + shown.width <= cell.x + cell.width);
+  }
 });
 
 test('the servers of a quorum are shown with what each says', async () => {
@@ -456,6 +484,11 @@ test('search, sort and "only waited for" choose what is shown', async () => {
   assert.equal(await page.locator('#count').textContent(), '2 of 3 locks');
   await page.getByLabel('Only waited for').check();
   await until(async () => (await names()).join() === 'c', 'what is waited for');
+  await page.reload();
+  await until(async () => (await names()).join() === 'c', 'what was chosen before the reload');
+  assert.equal(await heads.getAttribute('aria-sort'), 'descending');
+  assert.equal(await page.locator('#search').inputValue(), 'WEB-2');
+  assert.equal(await page.getByLabel('Only waited for').isChecked(), true);
   await page.locator('#search').fill('none');
   await page.getByText('No lock matches.').waitFor();
   await page.locator('#search').press('Enter');
