@@ -147,12 +147,10 @@ impl Machine {
 
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
-        let is_open = self.servers.asks(id);
+        let asks = self.servers.asks(id);
         let Some(entry) = self.remove_entry(id) else { return };
-        if entry.takes_over.is_some() {
-            // The owner had the lock before the entry asked for it, and keeps it.
-            return;
-        }
+        // What it may take over its owner had before, and keeps.
+        let is_open = asks && entry.takes_over.is_none();
         let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
             self.give_back(entry.keys, entry.token, entry.uncertain);

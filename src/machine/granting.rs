@@ -5,12 +5,10 @@ use super::context;
 use super::handoff::HandoffBudget;
 use super::interface::{Effect, LossReason, Outcome};
 use super::lease::{GiveBack, Lease, Origin, PendingRenewal};
-use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step};
+use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step, TakeOver};
 use super::request::{CallError, Finished};
 use super::timers::Owner;
-use crate::protocol::{
-    CLAIM, Grant, Intent, NodeId, Refusal, Reply, Take, Token, TokenId, valid_until,
-};
+use crate::protocol::{CLAIM, Grant, Intent, NodeId, Refusal, Reply, Take, TokenId, valid_until};
 
 impl Machine {
     pub(super) fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -26,7 +24,7 @@ impl Machine {
             return;
         }
         if let Some(entry) = self.entries.get_mut(&id) {
-            let mut owned = None;
+            let mut own_hold = None;
             match finished.reply {
                 Ok(Reply::Take(Take::Held)) => {
                     self.contention.was_held(&entry.keys);
@@ -37,7 +35,7 @@ impl Machine {
                 Ok(Reply::Held(ref held)) => {
                     self.contention.was_held(&entry.keys);
                     self.queues.has_position(entry, held);
-                    owned = entry.hold_of_owner(held);
+                    own_hold = entry.hold_of_owner(held);
                 }
                 Ok(Reply::Joined { .. }) => self.contention.was_held(&entry.keys),
                 Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
@@ -47,8 +45,9 @@ impl Machine {
             }
             let node = finished.node;
             let step = entry.answered(&mut self.context, &self.servers, id, finished);
-            if owned.is_some() {
-                return self.ask_anew(id, owned);
+            if let Some(former) = own_hold {
+                entry.take_over(&mut self.context, former);
+                return self.send_entry_now(id);
             }
             self.entry_step(node, id, step);
         }
@@ -69,7 +68,6 @@ impl Machine {
             }
             Step::Granted(granted) => self.grant(id, granted),
             Step::Discard => self.discard_grant(id),
-            Step::Anew => self.ask_anew(id, None),
             Step::Known(again) => self.answer_known(id, again),
             Step::Refused => {
                 while let Some(entry) = self.entries.get(&id)
@@ -187,7 +185,12 @@ impl Machine {
         else {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
-        let Entry { keys, mode, block, budget, beneficiary, label, takes_over, .. } = entry;
+        let may_be_queued = entry.uncertain || entry.is_queued();
+        let Entry { keys, token, mode, block, budget, beneficiary, label, takes_over, .. } = entry;
+        let (id, uncertain) = match &takes_over {
+            Some(take_over) => (take_over.id, take_over.uncertain),
+            None => (id, entry.uncertain),
+        };
         context.stats.handed_off += u64::from(budget.is_some());
         // A caller that has taken over its owner's hold is told so by its label.
         let other_label = if takes_over.is_some() {
@@ -201,13 +204,16 @@ impl Machine {
             budget.unwrap_or_else(|| HandoffBudget::new(context.now, request.ttl, mode, block));
         held.pending_renewal = pending_renewal
             .or_else(|| (entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
-        (held.uncertain, held.confirmed) = (entry.uncertain, since);
+        (held.uncertain, held.confirmed) = (uncertain, since);
         if fast_path && mode.is_shared() {
             held.origin = Origin::LoneShare;
         }
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
-        if let Some(former) = takes_over {
-            self.lose_adopted(&former, LossReason::Adopted, GiveBack::IfUncertain);
+        if let Some(TakeOver { former, .. }) = takes_over.as_deref() {
+            self.lose_adopted(former, LossReason::Adopted, GiveBack::IfUncertain);
+            if may_be_queued {
+                self.give_back(keys.clone(), token, entry.uncertain);
+            }
         }
         self.begin_lease(held, request.hold);
         self.context.complete(op, Outcome::Acquired { lease, fence, label: other_label });
@@ -223,32 +229,12 @@ impl Machine {
     /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
         let is_open = self.servers.asks(id);
-        let Some((new, old)) = self.replace_entry(id) else { return };
-        self.give_back(old.keys, old.token, old.uncertain || is_open);
-        self.send_entry_now(new);
-    }
-
-    /// Another token takes the position of an entry for an owner: to take over the hold `owned` of that owner, or to ask for
-    /// the lock since such a hold has ended. A token that was in the queue takes nothing over, so that it can be given back
-    /// whatever the other gets, and one that may have taken something over never asks for the lock.
-    fn ask_anew(&mut self, id: TokenId, owned: Option<Token>) {
-        let Some((new, old)) = self.replace_entry(id) else { return };
-        if let Some(entry) = self.entries.get_mut(&new) {
-            entry.takes_over = owned.map(Box::new);
-        }
-        if old.takes_over.is_none() && (old.uncertain || old.is_queued()) {
-            self.give_back(old.keys, old.token, old.uncertain);
-        }
-        self.send_entry_now(new);
-    }
-
-    /// Puts a new token in the place of an entry. Returns its number, and the former entry.
-    fn replace_entry(&mut self, id: TokenId) -> Option<(TokenId, Entry)> {
-        let old = self.remove_entry(id)?;
+        let Some(old) = self.remove_entry(id) else { return };
         let new = self.context.next_token_id();
         let token = self.context.token(new, old.mode, &old.label);
         self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
-        Some((new, old))
+        self.give_back(old.keys, old.token, old.uncertain || is_open);
+        self.send_entry_now(new);
     }
 }

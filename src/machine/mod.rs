@@ -170,7 +170,8 @@ impl Protocol for Machine {
             UnderWay::Acquire(op) => {
                 // Callers that wait behind others have no entry of their own, and count as one with them.
                 let Some(id) = self.queues.entry_of(op) else { return false };
-                if self.entries.get(&id).is_none_or(Entry::is_queued) {
+                let waits = |entry: &Entry| entry.is_queued() && entry.takes_over.is_none();
+                if self.entries.get(&id).is_none_or(waits) {
                     return false;
                 }
                 Owner::Entry(id)

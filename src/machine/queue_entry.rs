@@ -71,10 +71,21 @@ pub(super) struct Entry {
     pub(super) approach: Approach,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
-    /// The hold of its owner that it takes over, in place of asking for the lock. Its token is new, and in no queue.
-    pub(super) takes_over: Option<Box<Token>>,
+    /// What it does in place of asking for the lock: to take over a hold of its owner. Meanwhile its own token stays in the
+    /// queue.
+    pub(super) takes_over: Option<Box<TakeOver>>,
     /// The grant by this server that waits for replicas.
     pub(super) confirming: Option<Box<(NodeId, Granted)>>,
+}
+
+/// The hold of its owner that an entry is to take over, and the token that does it: new, and in no queue.
+#[derive(Debug)]
+pub(super) struct TakeOver {
+    pub(super) former: Token,
+    pub(super) id: TokenId,
+    token: Token,
+    /// A request for it was lost and may still be executed.
+    pub(super) uncertain: bool,
 }
 
 /// The callers that an entry serves.
@@ -150,8 +161,6 @@ pub(super) enum Step {
     Granted(Granted),
     /// The grant is unusable: its token is given back, and another takes its position.
     Discard,
-    /// The hold that it was to take over has ended: another token asks in its place.
-    Anew,
     /// An answer is known: requests that have waited only for that end, and the entry asks again.
     Known(Again),
     /// The server refuses for good: all callers that the entry serves get the error.
@@ -264,6 +273,14 @@ impl Entry {
         Some(Token::from_text(&held.holder)).filter(|holder| holder.is_of_owner(&self.label))
     }
 
+    /// Takes over the hold `former` of its owner. If that has ended meanwhile, the entry asks again where it is in the
+    /// queue: for the next hold of its owner may be its own.
+    pub(super) fn take_over(&mut self, context: &mut Context, former: Token) {
+        let id = context.next_token_id();
+        let token = context.token(id, self.mode, &self.label);
+        self.takes_over = Some(Box::new(TakeOver { former, id, token, uncertain: false }));
+    }
+
     /// Whether it is to take a held lock away from its owners, beginning with a poll that shows them.
     pub(super) const fn steals(&self) -> bool {
         matches!(self.intent, Intent::Poll | Intent::Steal(_))
@@ -356,7 +373,8 @@ impl Entry {
         self.hinted = false;
         let call = self.call(context, servers);
         // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
-        let fallback = if self.is_queued() { Fallback::KeepEntry } else { Fallback::None };
+        let keeps_entry = self.is_queued() && self.takes_over.is_none();
+        let fallback = if keeps_entry { Fallback::KeepEntry } else { Fallback::None };
         let by_script = call.script().is_some();
         if servers.send(context, Owner::Entry(id), call, fallback) && !by_script {
             self.approach = Approach::Script;
@@ -378,9 +396,9 @@ impl Entry {
     fn call(&self, context: &Context, servers: &Servers) -> Call {
         let (keys, token) = (self.keys.clone(), self.token.clone());
         let (ttl, block, mode) = (self.ttl, self.block, self.mode);
-        if let Some(owner) = &self.takes_over {
-            let (owner, epoch) = ((**owner).clone(), ServerTime::default());
-            return Call::Adopt { keys, token, epoch, owner, ttl, mode };
+        if let Some(take_over) = &self.takes_over {
+            let (token, owner) = (take_over.token.clone(), take_over.former.clone());
+            return Call::Adopt { keys, token, epoch: ServerTime::default(), owner, ttl, mode };
         }
         let is_new = matches!(self.position, Position::Unknown);
         if self.approach == Approach::FastPath
@@ -411,7 +429,12 @@ impl Entry {
             }
             Ok(Reply::Take(take)) => self.take_answered(now, data, sent, take),
             Ok(Reply::Held(held)) => self.held(held, context.config.quorum),
-            Ok(Reply::Owner(false)) if self.takes_over.is_some() => Step::Anew,
+            Ok(Reply::Owner(false)) if self.takes_over.is_some() => {
+                self.takes_over = None;
+                // A thief whose former hold has ended must not rob a later owner.
+                self.uncertain |= self.steals();
+                Step::Send
+            }
             // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
                 let at = now + context.jitter(BLIND_POLL_MS);
@@ -431,11 +454,17 @@ impl Entry {
                 match error {
                     // The same token asks again once connected: if it was granted, it still is.
                     CallError::Lost(_) => {
-                        // A steal begins with a poll, which grants nothing.
-                        self.uncertain |= self.intent != Intent::Poll;
+                        match &mut self.takes_over {
+                            Some(take_over) => take_over.uncertain = true,
+                            // A steal begins with a poll, which grants nothing.
+                            None => self.uncertain |= self.intent != Intent::Poll,
+                        }
                         self.pending = Pending::Unanswered;
                     }
-                    CallError::Halfway(_) => self.uncertain = true,
+                    CallError::Halfway(_) => match &mut self.takes_over {
+                        Some(take_over) => take_over.uncertain = true,
+                        None => self.uncertain = true,
+                    },
                     _ => {}
                 }
                 // The reconnection of an ASK target resumes no entry.
@@ -494,7 +523,7 @@ impl Entry {
         id: TokenId,
         grant: &Grant,
     ) -> Step {
-        if servers.is_open(Owner::EntryBehind(id)) {
+        if self.takes_over.is_some() || servers.is_open(Owner::EntryBehind(id)) {
             // The answer comes at about the same time, and says more.
             self.hinted = true;
             return Step::Nothing;

@@ -93,6 +93,8 @@ pub(super) enum Defect {
     IdleInAnotherHistory,
     /// An answer to a question from before a lock was taken counts for its hold.
     IdleTakenForgotten,
+    /// An entry leaves the queue before it has taken over a hold of its owner, and comes back at its position if it has not.
+    OwnersPlaceGivenUp,
     /// What an entry may have taken over from its owner is given back.
     OwnersHoldReleased,
     /// Who asks for an owner does not see that it has the lock elsewhere.
@@ -243,6 +245,16 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
             Command::Release { lease: current, exported }
         }
         command => command,
+    }
+}
+
+/// Lets the entries that take something over leave the queue ahead of that.
+pub(super) fn leave_queues(machine: &mut Machine, now: Mono, out: &mut Vec<Effect>) {
+    if Defect::OwnersPlaceGivenUp.is_on() {
+        let mut first = Vec::new();
+        machine.handle(now, &mut first, Machine::leave_queues_to_take_over);
+        first.append(out);
+        *out = first;
     }
 }
 

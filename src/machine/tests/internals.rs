@@ -2,6 +2,7 @@
 
 use crate::machine::context::in_order;
 use crate::machine::lease::{Lease, Leases};
+use crate::machine::queue_entry::Position;
 use crate::machine::request::Sent;
 use crate::machine::servers::Servers;
 use crate::machine::timers::{Owner, Timer};
@@ -35,6 +36,21 @@ impl Machine {
             if let Some(caller) = (!waits).then(|| self.undecided.remove(&id)).flatten() {
                 self.hand_off_or_release(lease, caller);
             }
+        }
+    }
+
+    /// Releases the queued tokens of entries that take over a hold of their owner.
+    pub(super) fn leave_queues_to_take_over(&mut self) {
+        let mut left = Vec::new();
+        for entry in self.entries.values_mut().filter(|it| it.takes_over.is_some()) {
+            if let Position::Queued(seq) = entry.position {
+                entry.position = Position::Lost(seq);
+                left.push((entry.keys.clone(), entry.token.clone()));
+            }
+        }
+        left.sort_by_key(|(_, token)| self.context.number_of(token));
+        for (keys, token) in left {
+            self.give_back(keys, token, false);
         }
     }
 

@@ -180,3 +180,33 @@ fn no_other_caller_gets_the_token_of_an_owner() {
     a.lease(waiting);
     assert!(holder(&a).is_some_and(|token| Token::from_text(&token).is_of_owner(OWNER)));
 }
+
+/// 1. An entry waits behind a hold of its own owner and manager, which is released before the answer tells of it. The entry
+///    gets the lock by that release.
+/// 2. Two more ask meanwhile, and each is told of the hold of another entry. If they left the queue to take that over, each
+///    would give up what it is granted next: all asked again and again without a pause, and none got the lock.
+#[test]
+pub(super) fn entries_of_one_owner_do_not_chase_each_other() {
+    let (mut a, _, _) = three();
+    let (lease, _) = take(&mut a);
+    let first = ask(&mut a, Wait::Forever);
+    a.answer_one();
+    a.release(lease);
+    let second = ask(&mut a, Wait::Forever);
+    a.answer_one();
+    let third = ask(&mut a, Wait::Forever);
+    for _ in 0..50 {
+        a.answer_one();
+        a.receive_one();
+    }
+    assert!(a.wire.is_empty(), "still asking: {:?}", a.wire);
+    let held = [first, second, third].map(|op| a.lease(op).0);
+    for lease in
+        held.into_iter().filter(|lease| a.machine.hold_of(*lease).is_some()).collect::<Vec<_>>()
+    {
+        a.release(lease);
+    }
+    a.settle();
+    assert_idle(&mut a);
+    assert_eq!(holder(&a), None);
+}

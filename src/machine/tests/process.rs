@@ -2,6 +2,7 @@
 
 use super::theft_rules::Closing;
 use super::world::World;
+use crate::machine::queue_entry::Entry;
 use crate::machine::{LeaseId, Machine, OpId, TokenId};
 use crate::protocol::{Mono, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +187,9 @@ pub(super) fn knows_chosen(machine: &Machine, token: &Token) -> bool {
 /// Whether a machine still knows a token.
 pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
     let client = &machine.context.config.client;
+    let takes_over = |entry: &Entry| entry.takes_over.as_ref().is_some_and(|it| it.id == id);
     machine.entries.get(&id).is_some()
+        || machine.entries.iter().any(|(_, entry)| takes_over(entry))
         || machine.leases.get(id).is_some()
         || machine.releases.contains_key(&id)
         || machine.releases.values().filter_map(|it| it.successor.as_ref()).any(|it| it.0 == id)

@@ -410,6 +410,7 @@ impl World {
         let epoch = defects::hide_epoch(&mut self.machine, front, &reply);
         let affirms = matches!(reply, Ok(Reply::Owner(true) | Reply::Granted { .. }));
         self.machine.handle_reply(self.now, front, request, reply, &mut out);
+        defects::leave_queues(&mut self.machine, self.now, &mut out);
         if let Some(epoch) = epoch {
             self.machine.servers.at(front).data.epoch = epoch;
         }

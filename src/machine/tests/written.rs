@@ -130,6 +130,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         owners::what_its_owner_had_before_is_not_given_back,
     ),
     (
+        "an entry leaves the queue before it has taken over a hold of its owner",
+        Change::Machine(Defect::OwnersPlaceGivenUp),
+        owners::entries_of_one_owner_do_not_chase_each_other,
+    ),
+    (
         "a release does not wait until its entry can be moved back",
         Change::Machine(Defect::ReleaseAheadOfEntry),
         order::a_release_waits_until_its_entry_can_be_moved_back,
