@@ -29,7 +29,7 @@ const REFUSED_MAX: Duration = Duration::from_secs(30);
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Release {
     pub(super) keys: LockKeys,
-    token: Token,
+    pub(super) token: Token,
     /// Whether the token is a value that its caller has chosen.
     pub(super) chosen: bool,
     /// The caller that waits for it; none when a lost or unused grant is given back.

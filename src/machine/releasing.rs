@@ -6,7 +6,7 @@ use super::release::{Release, Successor};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
 use super::{Machine, Releasing};
-use crate::protocol::{LockKeys, Mono, Token, TokenId};
+use crate::protocol::{LockKeys, Mono, Reply, Token, TokenId};
 use crate::slim::Slim;
 
 /// A lock that is held for longer, in round trips, the grant's own included, is released by the script that serves waiters.
@@ -113,12 +113,17 @@ impl Machine {
     }
 
     pub(super) fn release_answered(&mut self, id: TokenId, finished: Finished) {
-        if let Some(release) = self.releases.get_mut(&id)
-            && release.answered(&mut self.context, &mut self.servers, id, finished)
-        {
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        let freed =
+            release.chosen && matches!(finished.reply, Ok(Reply::Owner(true) | Reply::More));
+        let value = freed.then(|| (release.keys.clone(), release.token.clone()));
+        if release.answered(&mut self.context, &mut self.servers, id, finished) {
             self.servers.forget(&mut self.context, Owner::Release(id));
             self.releases.remove(&id);
             self.releases.slim();
+        }
+        if let Some((keys, token)) = value {
+            self.doubt_holds_under(&keys, &token);
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::machine::interface::{Effect, HoldTerms, LossReason, Outcome};
 use crate::machine::request::{CallError, Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, Mono, NodeId, Reply, Script, ServerTime, Taken, TokenId, valid_until,
+    Call, LeaseId, LockKeys, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
+    valid_until,
 };
 use std::time::Duration;
 
@@ -268,9 +269,28 @@ impl Machine {
             return self.send_entry(id);
         }
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
-        let Some(held) = self.leases.by_token.get_mut(&id) else { return };
+        let Some(held) = self.leases.get(id) else { return };
         if held.keys == taken.keys && Leases::token_of(&self.context, held) == taken.token {
-            (held.notice, held.asked) = (Some(how), false);
+            self.doubt(id, how);
+        }
+    }
+
+    /// A hold under a value that callers have chosen was released: others here may have the lock under the same value.
+    pub(in crate::machine) fn doubt_holds_under(&mut self, keys: &LockKeys, token: &Token) {
+        let is_under =
+            |held: &Lease| held.keys == *keys && Leases::token_of(&self.context, held) == *token;
+        let under = self.leases.by_token.iter().filter(|(_, held)| is_under(held));
+        let mut ids: Vec<_> = under.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.doubt(id, LossReason::Expired);
+        }
+    }
+
+    /// A lease may have ended, for this reason.
+    fn doubt(&mut self, id: TokenId, reason: LossReason) {
+        if let Some(held) = self.leases.by_token.get_mut(&id) {
+            (held.notice, held.asked) = (Some(reason), false);
             self.ask_about_notice(id);
         }
     }

@@ -57,6 +57,8 @@ pub(super) enum Defect {
     ChosenGivenBack,
     /// An adoption under a chosen value counts though the lock that it was for has ended.
     ChosenAdoptedLate,
+    /// Another handle under a chosen value is not asked about when that is released.
+    ChosenReleaseUntold,
     /// A release of a chosen value that had no answer is repeated, or sent when its lease has ended.
     ChosenReleasedAgain,
     /// An adoption that had no answer is given back, though it is to be left to expire.
@@ -323,6 +325,9 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono, reply: &Result<Reply, Fa
     }
     if Defect::PlainRenewalDenies.is_on() && *reply == Ok(Reply::Owner(false)) {
         machine.servers.requests().for_each(Sent::repeat);
+    }
+    if Defect::ChosenReleaseUntold.is_on() && *reply == Ok(Reply::Owner(true)) {
+        machine.releases.values_mut().for_each(|release| release.chosen = false);
     }
     if Defect::LateRenewalCounts.is_on() {
         let over = machine.leases.all().filter(|held| held.until <= now);

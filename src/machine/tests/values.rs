@@ -70,6 +70,22 @@ pub(super) fn a_release_of_a_chosen_value_without_an_answer_is_not_repeated() {
     [b, c].iter_mut().for_each(assert_idle);
 }
 
+/// Two callers of A have the lock under the same value, and one of them releases it.
+#[test]
+pub(super) fn the_other_holder_of_a_released_value_learns_at_once_that_it_is_gone() {
+    let [mut a, mut b, _] = three();
+    let first = take(&mut a, RENEWED);
+    let op = adopt_as(&mut a, VALUE, VALUE, RENEWED);
+    a.settle();
+    let (second, _) = a.lease(op);
+    let released = ask_to_release(&mut a, first);
+    a.settle();
+    assert_eq!(a.outcome(released), Some(&Outcome::Done));
+    assert_eq!(a.lost.last(), Some(&(second, LossReason::Expired)));
+    assert!(!is_held(&mut b));
+    assert_idle(&mut a);
+}
+
 /// 1. A has left the lock `b`, whose request was lost, so it is released twice.
 /// 2. A closes: the second of these releases, and that of its value, which is not repeated, are lost with one connection.
 /// 3. The first of the two ends A. Nothing follows the end.

@@ -135,6 +135,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         owners::entries_of_one_owner_do_not_chase_each_other,
     ),
     (
+        "a manager does not ask about its other holds under a chosen value that it has released",
+        Change::Machine(Defect::ChosenReleaseUntold),
+        values::the_other_holder_of_a_released_value_learns_at_once_that_it_is_gone,
+    ),
+    (
         "a release does not wait until its entry can be moved back",
         Change::Machine(Defect::ReleaseAheadOfEntry),
         order::a_release_waits_until_its_entry_can_be_moved_back,
