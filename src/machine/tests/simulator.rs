@@ -413,9 +413,8 @@ impl Simulation {
             self.check_length(who, lease, &waits);
         }
         self.acquired += 1;
-        let machine = &self.processes[who].world.machine;
-        let token = machine.hold_of(lease).map(|held| machine.token_of(held));
-        let chosen = token.filter(|token| self.chosen.contains_key(token));
+        // The hold may be over by now: another one under this value was released.
+        let chosen = self.processes[who].world.values.get(&lease.token_id().0).cloned();
         if let Some(token) = &chosen {
             self.processes[who].chosen.insert(lease.token_id(), token.clone());
         }

@@ -70,6 +70,8 @@ pub(super) struct World {
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
     /// The tokens for which it has asked, by their numbers.
     pub(super) tokens: BTreeMap<u64, Token>,
+    /// The values that callers have chosen for its leases, also for those that are over, by their numbers.
+    pub(super) values: BTreeMap<u64, Token>,
     pub(super) connecting: bool,
     /// Whether there is a connection, as far as the machine knows.
     pub(super) up: bool,
@@ -239,6 +241,7 @@ impl World {
             completed: Vec::new(),
             deadlines: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            values: BTreeMap::new(),
             connecting: false,
             up: false,
             shown: None,
@@ -788,6 +791,10 @@ impl World {
                 let before = self.deadlines.insert(lease, until).unwrap_or(until);
                 let revived = before <= self.now && before < until;
                 assert!(!revived, "a lease that was over is valid again");
+                let held = self.machine.hold_of(lease).map(|held| self.machine.token_of(held));
+                if let Some(token) = held.filter(|token| self.chosen.contains_key(token)) {
+                    self.values.insert(lease.token_id().0, token);
+                }
             }
             Effect::SetDeadline { lease, until: None } => {
                 if let Some(until) = self.deadlines.remove(&lease) {
