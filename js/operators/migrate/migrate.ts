@@ -9,7 +9,7 @@ import type { Finding, FoundLock } from './find/lock.js';
 import type { PackageUse } from './find/packages.js';
 import { loadParser, type Parser } from './find/parser.js';
 import { contains, parse, type Source } from './find/source.js';
-import { listSources } from './find/walk.js';
+import { attempt, listSources } from './find/walk.js';
 import { saysTake } from './find/words.js';
 import { replaceFile } from './rewrite/edits.js';
 import { ttlOf } from './rewrite/pairs.js';
@@ -23,12 +23,19 @@ export interface FoundFile {
   readonly locks: readonly FoundLock[];
 }
 
+/** A file or folder that was not read. */
+export interface Unread {
+  /** Relative to the folder of the command. */
+  readonly path: string;
+  readonly reason: string;
+}
+
 /** What a run has found. */
 export interface Report {
   /** How many files were looked at. */
   readonly files: number;
-  /** Files that look like locks, and that the parser cannot read. */
-  readonly unread: readonly string[];
+  /** Files and folders that may hold locks, and that were not read. */
+  readonly unread: readonly Unread[];
   readonly found: readonly FoundFile[];
   /** The files that `--write` changes. */
   readonly changes: readonly string[];
@@ -38,6 +45,8 @@ export interface Report {
 
 /** Longer files are generated. */
 const CHARACTERS_MAX = 2_000_000;
+const LONG = `longer than ${CHARACTERS_MAX.toLocaleString('en')} characters, as generated code is`;
+const NO_PROGRAM = 'no program that can be parsed';
 
 /** What a run is asked for. */
 export interface Order {
@@ -54,15 +63,19 @@ export interface Order {
 /** Looks at all files, and changes what is certain if asked to. */
 export async function migrate({ paths, write, version, progress }: Order): Promise<Report> {
   const parser = await loadParser();
-  const files = await listSources(paths);
-  const unread: string[] = [];
+  const unread: Unread[] = [];
+  const note = (path: string, reason: string): void => {
+    unread.push({ path: short(path), reason });
+  };
+  const unreadable = (path: string, error: unknown): void => note(path, (error as Error).message);
+  const files = await listSources(paths, unreadable);
   const read: ReadFile[] = [];
   for (const [done, path] of files.entries()) {
     progress(done, files.length);
-    const text = readFileSync(path, 'utf8');
-    if (text.length > CHARACTERS_MAX || !mayLock(text)) continue;
-    const file = readSource(parser, path, text);
-    if (file === undefined) unread.push(short(path));
+    const text = attempt(path, unreadable, () => readFileSync(path, 'utf8'));
+    if (text === undefined || !mayLock(text)) continue;
+    const file = text.length > CHARACTERS_MAX ? LONG : readSource(parser, path, text);
+    if (typeof file === 'string') note(path, file);
     else if (file.locks.byHand.length + file.locks.uses.length > 0) read.push(file);
   }
   const changes = plan(
@@ -84,13 +97,14 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
   };
 }
 
-function readSource(parser: Parser, path: string, text: string): ReadFile | undefined {
+/** Reads a text, or says why it cannot be read. */
+function readSource(parser: Parser, path: string, text: string): ReadFile | string {
   try {
     const source = parse(parser, path, text);
-    return source === undefined ? undefined : { path, source, locks: findLocks(source) };
+    return source === undefined ? NO_PROGRAM : { path, source, locks: findLocks(source) };
   } catch (error) {
     // Generated code may nest deeper than the stack.
-    if (error instanceof RangeError) return undefined;
+    if (error instanceof RangeError) return NO_PROGRAM;
     throw error;
   }
 }

@@ -56,6 +56,20 @@ test('--sarif', async () => {
   assert.deepEqual([artifactLocation.uri, region], ['bad.js', { startLine: 2, startColumn: 9 }]);
 });
 
+test('--sarif names files by URIs, and what was not read', async () => {
+  const odd = folderOf({
+    'a #1?/50%é.js': "redis.setnx('job:lock', 1);\n",
+    'broken.js': "redis.setnx('job:lock', 1);\n}}",
+  });
+  folders.push(odd);
+  const [run] = JSON.parse((await migrates(odd, '--sarif')).stdout).runs;
+  const { uri, uriBaseId } = run.results[0].locations[0].physicalLocation.artifactLocation;
+  assert.deepEqual([uri, uriBaseId], ['a%20%231%3F/50%25%C3%A9.js', '%SRCROOT%']);
+  const [{ executionSuccessful, toolExecutionNotifications: told }] = run.invocations;
+  assert.deepEqual([executionSuccessful, told.length, told[0].level], [true, 1, 'warning']);
+  assert.equal(told[0].locations[0].physicalLocation.artifactLocation.uri, 'broken.js');
+});
+
 test('without the parser it says how to install it', async () => {
   const alone = folderOf({});
   folders.push(alone);

@@ -1,12 +1,19 @@
 /** `holdfast migrate`: the locks that it finds, what it says of them, and what it leaves alone. */
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ROOT } from '../../support/child.js';
 import { removeFolder } from '../../support/folders.js';
-import { blocksOf, folderOf, migrates, reportOf } from './support.js';
+import {
+  blocksOf,
+  folderOf,
+  migrates,
+  migratesAs,
+  type Report,
+  reportOf,
+} from './support.js';
 
 const folders: string[] = [];
 after(() => folders.forEach(removeFolder));
@@ -92,12 +99,68 @@ test('it reads what no .gitignore names, and no installed package', async () => 
   const { found, files, unread } = await reportOf(folder);
   const paths = found.map(({ path }) => path);
   assert.deepEqual(paths.sort(), ['a.js', 'b.jsx', 'c.cts', 'keep.gen.js', 'lib/e.mjs']);
-  assert.deepEqual([files, unread], [6, ['broken.js']]);
+  assert.deepEqual(
+    [files, unread],
+    [6, [{ path: 'broken.js', reason: 'no program that can be parsed' }]],
+  );
   const named = await reportOf(folder, 'lib', 'node_modules/i/index.js');
   assert.deepEqual(
     named.found.map(({ path }) => path),
     ['lib/e.mjs', 'node_modules/i/index.js'],
   );
+});
+
+const LOCK = "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n";
+
+test('what the system does not let it read is told, and the run goes on', async () => {
+  const folder = made({
+    'a.js': LOCK,
+    'b/a.js': LOCK,
+    'c.js': LOCK,
+    'd/e/a.js': LOCK,
+    'f/a.js': LOCK,
+    'package.json': '{}',
+    'z.js': LOCK,
+  });
+  mkdirSync(join(folder, 'f', '.gitignore'));
+  const closed = ['b', 'c.js', 'd/e'].map((name) => join(folder, name));
+  for (const path of closed) chmodSync(path, 0);
+  chmodSync(folder, 0o755);
+  // The superuser may read everything.
+  const user = process.getuid?.() === 0 ? { uid: 65_534 } : {};
+  const { code, stdout, stderr } = await migratesAs(folder, ['--json'], user);
+  for (const path of closed) chmodSync(path, 0o755);
+  assert.equal(code, 0, stderr);
+  const { found, unread } = JSON.parse(stdout) as Report;
+  assert.deepEqual(
+    found.map(({ path }) => path),
+    ['a.js', 'f/a.js', 'z.js'],
+  );
+  assert.deepEqual(
+    unread.map(({ path, reason }) => `${path} ${/^E[A-Z]+/.exec(reason)?.[0]}`),
+    ['b EACCES', 'd/e EACCES', 'f/.gitignore EISDIR', 'c.js EACCES'],
+  );
+});
+
+test('generated code that is too long is told', async () => {
+  const folder = made({ 'a.js': `${LOCK}// ${'x'.repeat(2_000_000)}\n`, 'b.js': LOCK });
+  const { found, unread } = await reportOf(folder);
+  assert.deepEqual([found.length, unread.map(({ path }) => path)], [1, ['a.js']]);
+});
+
+test('a link is followed only if it is named', async () => {
+  const folder = made({ 'src/a.js': LOCK });
+  for (const [target, name] of [
+    ['src', 'link'],
+    ['..', 'src/up'],
+    ['.', 'src/self'],
+    ['nowhere.js', 'src/lost.js'],
+  ])
+    symlinkSync(target as string, join(folder, name as string));
+  const paths = async (...args: string[]) =>
+    (await reportOf(folder, ...args)).found.map(({ path }) => path);
+  assert.deepEqual(await paths(), ['src/a.js']);
+  assert.deepEqual(await paths('link'), ['link/a.js']);
 });
 
 test('code that nests deeper than the stack is no reason to stop', async () => {

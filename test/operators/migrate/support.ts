@@ -49,15 +49,25 @@ export interface Lock {
 /** The report as JSON. */
 export interface Report {
   readonly files: number;
-  readonly unread: readonly string[];
+  readonly unread: readonly { readonly path: string; readonly reason: string }[];
   readonly found: readonly { readonly path: string; readonly locks: readonly Lock[] }[];
   readonly changes: readonly string[];
 }
 
 /** Runs the command in a folder. */
 export function migrates(folder: string, ...args: readonly string[]): Promise<Ended> {
+  return migratesAs(folder, args, {});
+}
+
+/** Runs the command in a folder, as a user. */
+export function migratesAs(
+  folder: string,
+  args: readonly string[],
+  user: { readonly uid?: number },
+): Promise<Ended> {
   return ended(
     spawn(process.execPath, [MAIN, 'migrate', ...args], {
+      ...user,
       cwd: folder,
       env: environment(),
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,6 +1,6 @@
 /** The files that the command reads: sources of JavaScript and TypeScript that no `.gitignore` names. */
 
-import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import type { Ignore } from 'ignore';
 import { loadPeer } from './parser.js';
@@ -17,13 +17,23 @@ interface Rules {
   readonly ignore: Ignore;
 }
 
-/** Lists sources below `paths`, each once, in the order of their names. A path that names a file is always listed. */
-export async function listSources(paths: readonly string[]): Promise<string[]> {
+/** Called for a file or folder that the system does not let the command read. */
+export type Unreadable = (path: string, error: unknown) => void;
+
+/**
+ * Lists sources below `paths`, each once, in the order of their names. A path that names a file is always listed, and a
+ * link is followed only if a path names it. Throws the error of the system if a path does not exist.
+ */
+export async function listSources(
+  paths: readonly string[],
+  unreadable: Unreadable,
+): Promise<string[]> {
   const make = await loadIgnore();
   const found = new Set<string>();
   const visit = (folder: string, above: readonly Rules[]): void => {
-    const rules = [...above, ...rulesOf(folder, make)];
-    const entries = readdirSync(folder, { withFileTypes: true });
+    const read = () => readdirSync(folder, { withFileTypes: true });
+    const entries = attempt(folder, unreadable, read) ?? [];
+    const rules = [...above, ...rulesOf(folder, make, unreadable)];
     for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const path = join(folder, entry.name);
       const isFolder = entry.isDirectory();
@@ -33,10 +43,21 @@ export async function listSources(paths: readonly string[]): Promise<string[]> {
     }
   };
   for (const path of paths.map((each) => resolve(each))) {
-    if (lstatSync(path).isDirectory()) visit(path, rulesAbove(path, make));
+    if (statSync(path).isDirectory()) visit(path, rulesAbove(path, make, unreadable));
     else found.add(path);
   }
   return [...found];
+}
+
+/** Does what reads a path; undefined if the system refuses that, which is then told. */
+export function attempt<T>(path: string, unreadable: Unreadable, reads: () => T): T | undefined {
+  try {
+    return reads();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
+    unreadable(path, error);
+    return undefined;
+  }
 }
 
 function isSource(name: string): boolean {
@@ -48,20 +69,21 @@ async function loadIgnore(): Promise<() => Ignore> {
   return module.default.default ?? module.default;
 }
 
-function rulesOf(folder: string, make: () => Ignore): Rules[] {
+function rulesOf(folder: string, make: () => Ignore, unreadable: Unreadable): Rules[] {
   const file = join(folder, '.gitignore');
   if (!existsSync(file)) return [];
-  return [{ folder, ignore: make().add(readFileSync(file, 'utf8')) }];
+  const text = attempt(file, unreadable, () => readFileSync(file, 'utf8'));
+  return text === undefined ? [] : [{ folder, ignore: make().add(text) }];
 }
 
 /** The rules of the folders above, up to the root of the repository; none outside of a repository. */
-function rulesAbove(folder: string, make: () => Ignore): Rules[] {
+function rulesAbove(folder: string, make: () => Ignore, unreadable: Unreadable): Rules[] {
   const above: string[] = [];
   for (let at = folder; !existsSync(join(at, '.git')); at = dirname(at)) {
     if (at === dirname(at)) return [];
     above.unshift(dirname(at));
   }
-  return above.flatMap((each) => rulesOf(each, make));
+  return above.flatMap((each) => rulesOf(each, make, unreadable));
 }
 
 /** Whether the last rule that names the path ignores it. */

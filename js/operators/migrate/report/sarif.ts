@@ -6,7 +6,7 @@ import { docsOf, RULES, type RuleName } from '../rules.js';
 const SCHEMA = 'https://json.schemastore.org/sarif-2.1.0.json';
 
 /** A document with one result for each finding. */
-export function asSarif({ found }: Report, version: string): object {
+export function asSarif({ found, unread }: Report, version: string): object {
   const names = Object.keys(RULES) as RuleName[];
   const results = found.flatMap(({ path, locks }) =>
     locks.flatMap(({ findings, advice, code }) =>
@@ -20,10 +20,7 @@ export function asSarif({ found }: Report, version: string): object {
         locations: [
           {
             physicalLocation: {
-              artifactLocation: {
-                uri: encodeURI(path.replaceAll('\\', '/')),
-                uriBaseId: '%SRCROOT%',
-              },
+              artifactLocation: artifactOf(path),
               region: { startLine: line, startColumn: column },
             },
           },
@@ -38,5 +35,22 @@ export function asSarif({ found }: Report, version: string): object {
     defaultConfiguration: { level: RULES[name].level },
   }));
   const driver = { name: 'holdfast migrate', version, rules };
-  return { $schema: SCHEMA, version: '2.1.0', runs: [{ tool: { driver }, results }] };
+  const notifications = unread.map(({ path, reason }) => ({
+    level: 'warning',
+    message: { text: `not read: ${reason}` },
+    locations: [{ physicalLocation: { artifactLocation: artifactOf(path) } }],
+  }));
+  const run = {
+    tool: { driver },
+    columnKind: 'utf16CodeUnits',
+    invocations: [{ executionSuccessful: true, toolExecutionNotifications: notifications }],
+    results,
+  };
+  return { $schema: SCHEMA, version: '2.1.0', runs: [run] };
+}
+
+/** A file, by an URI below the root of the sources: in a name `#` and `?` are letters like others. */
+function artifactOf(path: string): object {
+  const uri = path.replaceAll('\\', '/').split('/').map(encodeURIComponent).join('/');
+  return { uri, uriBaseId: '%SRCROOT%' };
 }

@@ -12,7 +12,7 @@ export function asText(report: Report, tint: Tint): string {
   const locks = report.found.flatMap(({ path, locks }) =>
     locks.flatMap((lock) => [...linesOf(path, lock, report.written, tint), '']),
   );
-  const unread = report.unread.map((path) => `${path}: this is no program that can be read`);
+  const unread = report.unread.map(({ path, reason }) => `${path}: not read: ${reason}`);
   return [...locks, ...unread, ...summary(report, tint)].join('\n');
 }
 
