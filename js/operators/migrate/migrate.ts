@@ -186,7 +186,7 @@ function caution(imported: PackageUse['imported']): string {
 function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
   if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
   return {
-    advice: "with const locks = await connect(url, { prefix: '' }) it is",
+    advice: "with const locks = connectLazily(url, { prefix: '' }), or the client's keyPrefix, it is",
     code: codeFor(source, lock),
     rewritten,
   };

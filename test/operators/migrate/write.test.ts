@@ -126,13 +126,13 @@ export async function withLock(key, fn) {
 }
 `,
   `import { Redis } from 'ioredis';
-import { connect } from 'holdfast';
+import { connectLazily } from 'holdfast';
 
 const redis = new Redis(process.env.REDIS_URL);
-const locks = connect(process.env.REDIS_URL, { prefix: '' });
+const locks = connectLazily(process.env.REDIS_URL, { prefix: '' });
 
 export async function withLock(key, fn) {
-  const lock = await (await locks).tryAcquire(key, { ttl: 30000 }); // one at a time
+  const lock = await locks.tryAcquire(key, { ttl: 30000 }); // one at a time
   if (lock === null) {
     throw new Error('held');
   }
@@ -161,7 +161,7 @@ test('the old code by hand of docs/migration.md is rewritten', async () => {
   const folder = made({ 'a.mjs': code });
   await migrates(folder, '--write');
   const written = read(folder, 'a.mjs');
-  assert.match(written, /const lock = await \(await locks\)\.tryAcquire\(key, { ttl: 10_000 }\)\n/);
+  assert.match(written, /const lock = await locks\.tryAcquire\(key, { ttl: 10_000 }\)\n/);
   assert.doesNotMatch(written, /RELEASE|token|randomUUID/);
 });
 

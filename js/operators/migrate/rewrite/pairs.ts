@@ -25,7 +25,7 @@ interface Pair {
 }
 
 /** The names that the new code declares. */
-const OWN_NAMES = ['connect', 'locks', 'lock'];
+const OWN_NAMES = ['connectLazily', 'locks', 'lock'];
 
 /** The edits that rewrite all locks of a file; undefined if one of them is of another form. */
 export function editPairs(source: Source, locks: readonly HandLock[]): Edit[] | undefined {
@@ -200,7 +200,7 @@ function editPair(source: Source, pair: Pair): Edit[] {
   const { take, test, release, key, ttl, value } = pair;
   const end = semicolonOf(source);
   const indent = indentOf(source, take.start);
-  const taking = `const lock = await (await locks).tryAcquire(${key}, { ttl: ${ttl} })${end}`;
+  const taking = `const lock = await locks.tryAcquire(${key}, { ttl: ${ttl} })${end}`;
   const condition = test.type === 'IfStatement' ? test.test : test;
   const asking: Edit = { start: condition.start, end: condition.end, text: 'lock === null' };
   const edits: Edit[] = [
@@ -237,14 +237,14 @@ function importOf(source: Source): Edit {
     return {
       start: last.end,
       end: last.end,
-      text: `\nimport { connect } from ${quote}holdfast${quote}${end}`,
+      text: `\nimport { connectLazily } from ${quote}holdfast${quote}${end}`,
     };
   const start =
     source.program.body.find((each) => !('directive' in each && each.directive))?.start ?? 0;
   return {
     start,
     end: start,
-    text: `const { connect } = require(${quote}holdfast${quote})${end}\n`,
+    text: `const { connectLazily } = require(${quote}holdfast${quote})${end}\n`,
   };
 }
 
@@ -259,6 +259,6 @@ function managerOf(source: Source, { client, server }: Pair): Edit {
   return {
     start: client.end,
     end: client.end,
-    text: `\nconst locks = connect(${server}, { prefix: ${quote}${quote} })${end}`,
+    text: `\nconst locks = connectLazily(${server}, { prefix: ${quote}${quote} })${end}`,
   };
 }
