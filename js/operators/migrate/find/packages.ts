@@ -16,7 +16,7 @@ import {
 /** A package that takes locks. */
 export interface LockPackage {
   readonly name: string;
-  /** It gets no releases, or calls itself superseded. */
+  /** Known to get no releases, or to call itself superseded: a guess is no reason to move. */
   readonly superseded: boolean;
   /** The drop-in, by the package's major version; none if its code has to change. */
   readonly dropIn?: (major: number | undefined) => DropIn | undefined;
@@ -61,30 +61,30 @@ export const PACKAGES: readonly LockPackage[] = [
     dropIn: (major) => (major === 5 ? REDIS_SEMAPHORE : undefined),
   },
   { name: 'redlock-universal', superseded: false },
-  { name: 'redlock-temp-fix', superseded: true },
-  { name: 'redlock2', superseded: true },
-  { name: 'node-redlock', superseded: true },
+  { name: 'redlock-temp-fix', superseded: false },
+  { name: 'redlock2', superseded: false },
+  { name: 'node-redlock', superseded: false },
   { name: '@hoangducnhuan/redlock', superseded: false },
   { name: '@anchan828/nest-redlock', superseded: false },
   { name: '@blastz/nest-redlock', superseded: false },
   { name: 'nestjs-redlock-universal', superseded: false },
-  { name: 'nestjs-simple-redis-lock', superseded: true },
-  { name: '@huangang/nestjs-simple-redis-lock', superseded: true },
+  { name: 'nestjs-simple-redis-lock', superseded: false },
+  { name: '@huangang/nestjs-simple-redis-lock', superseded: false },
   { name: '@nestjs-redis/lock', superseded: false },
   { name: '@redis-kit/lock', superseded: false },
-  { name: '@microfleet/ioredis-lock', superseded: true },
-  { name: 'ioredis-lock', superseded: true },
+  { name: '@microfleet/ioredis-lock', superseded: false },
+  { name: 'ioredis-lock', superseded: false },
   { name: 'murlock', superseded: false },
   { name: 'simple-redis-mutex', superseded: false },
-  { name: 'async-redis-lock', superseded: true },
-  { name: 'redis-lock', superseded: true },
-  { name: 'redislock', superseded: true },
+  { name: 'async-redis-lock', superseded: false },
+  { name: 'redis-lock', superseded: false },
+  { name: 'redislock', superseded: false },
   { name: 'node-redis-lock', superseded: false },
   { name: 'redis-exp-lock', superseded: false },
   { name: 'redlock-node', superseded: false },
   { name: 'ac-redislock', superseded: false },
-  { name: 'redis-promise-lock', superseded: true },
-  { name: 'node-redis-warlock', superseded: true },
+  { name: 'redis-promise-lock', superseded: false },
+  { name: 'node-redis-warlock', superseded: false },
   { name: '@upstash/lock', superseded: false },
 ];
 
