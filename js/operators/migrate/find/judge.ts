@@ -154,8 +154,7 @@ function isShared(source: Source, given: Node): boolean {
   if (node.type === 'UnaryExpression') return isShared(source, node.argument);
   if (node.type === 'TemplateLiteral')
     return node.expressions.every((each) => isShared(source, each));
-  if (node.type === 'MemberExpression')
-    return /^process\.(pid|env\.\w+)$/.test(source.textOf(node));
+  if (node.type === 'MemberExpression') return source.textOf(node) === 'process.pid';
   if (node.type === 'NewExpression') return source.textOf(node.callee) === 'Date';
   if (node.type !== 'CallExpression') return false;
   const called = source.textOf(node.callee);
