@@ -166,27 +166,19 @@ function locksOf({ path, source, locks }: ReadFile, changes: Plan): FoundLock[] 
 
 type Advice = Pick<FoundLock, 'advice' | 'code' | 'rewritten'>;
 
-function adviceOnPackage(
-  { package: { name }, imported }: PackageUse,
-  move: Move | undefined,
-): Advice {
+function adviceOnPackage({ package: { name } }: PackageUse, move: Move | undefined): Advice {
   const { dropIn, obstacle } = move ?? {};
   if (dropIn !== undefined && obstacle === undefined)
-    return { advice: `import ${dropIn.entry} in its place${caution(imported)}`, rewritten: true };
+    return { advice: `import ${dropIn.entry} in its place`, rewritten: true };
   const reason = obstacle === undefined ? '' : `: ${obstacle}`;
   return { advice: `see docs/migration.md for ${name}${reason}`, rewritten: false };
-}
-
-/** The permits of the old and the new semaphore do not count each other. */
-function caution(imported: PackageUse['imported']): string {
-  const counts = imported?.some((name) => /Semaphore$/.test(name)) === true;
-  return counts ? ', and stop all old instances first' : '';
 }
 
 function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
   if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
   return {
-    advice: "with const locks = connectLazily(url, { prefix: '' }), or the client's keyPrefix, it is",
+    advice:
+      "with const locks = connectLazily(url, { prefix: '' }), or the client's keyPrefix, it is",
     code: codeFor(source, lock),
     rewritten,
   };

@@ -97,6 +97,18 @@ test('the version in package.json decides the drop-in', async () => {
   );
 });
 
+test('a Semaphore stays, since old instances must stop before it moves', async () => {
+  const a =
+    "import { Semaphore } from 'redis-semaphore';\nexport const s = new Semaphore(c, 'api', 5);\n";
+  const folder = made({
+    'package.json': '{"dependencies":{"redis-semaphore":"^5.0.0"}}',
+    'a.js': a,
+  });
+  const report = await reportOf(folder, '--write');
+  assert.deepEqual([report.changes, read(folder, 'a.js')], [[], a]);
+  assert.match(adviceOf(report, 'a.js') ?? '', /stop all old instances first/);
+});
+
 test('package.json keeps a package that files outside of the given paths may import', async () => {
   const folder = made({ 'package.json': MANIFEST, 'src/a.js': "import Redlock from 'redlock';\n" });
   await migrates(folder, 'src', '--write');

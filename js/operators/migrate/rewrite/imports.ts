@@ -41,6 +41,8 @@ const REFUSED = /\b(natMap|checkServerIdentity|createClientPool|Connector)\b/;
 export function obstacleOf(source: Source, use: PackageUse, dropIn: DropIn): string | undefined {
   const missing = (use.imported ?? []).find((name) => name !== '*' && !dropIn.names.has(name));
   if (missing !== undefined) return `${dropIn.entry} has no ${missing}`;
+  if (countsPermits(source, use))
+    return 'stop all old instances first: a Semaphore of theirs does not count the permits of the new one';
   const refused = REFUSED.exec(source.text)?.[0];
   if (refused !== undefined) return `${dropIn.entry} refuses clients with ${refused}`;
   if (
@@ -49,6 +51,12 @@ export function obstacleOf(source: Source, use: PackageUse, dropIn: DropIn): str
   )
     return 'the lock is in the database 0 whatever the client says';
   return optionOf(source, use, dropIn);
+}
+
+/** Whether a file takes semaphores, which old and new instances do not share. */
+function countsPermits(source: Source, use: PackageUse): boolean {
+  if (use.package.name !== 'redis-semaphore' || use.onlyTypes) return false;
+  return source.nodes.some((node) => /^(Multi)?Semaphore$/.test(nameOf(node)));
 }
 
 function optionOf(source: Source, use: PackageUse, dropIn: DropIn): string | undefined {
