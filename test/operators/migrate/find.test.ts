@@ -6,14 +6,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ROOT } from '../../support/child.js';
 import { removeFolder } from '../../support/folders.js';
-import {
-  blocksOf,
-  folderOf,
-  migrates,
-  migratesAs,
-  type Report,
-  reportOf,
-} from './support.js';
+import { blocksOf, folderOf, migrates, migratesAs, type Report, reportOf } from './support.js';
 
 const folders: string[] = [];
 after(() => folders.forEach(removeFolder));
