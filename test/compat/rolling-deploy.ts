@@ -251,7 +251,7 @@ function isTimeoutByOtherCode(error: unknown): true {
   assert.equal(error.code, 'ERR_LOCK_TIMEOUT');
   assert.match(
     error.message,
-    /it is held by other code, and its lease ends in [\d.]+m?s; the caller was number 1 in the wait queue$/,
+    /it is held by other code, and its lease ends in [\d.hms]+; the caller was number 1 in the wait queue$/,
   );
   assert.equal(error.holderLabel, undefined);
   assert.ok(error.remaining !== undefined && error.remaining <= LONG_MS);
