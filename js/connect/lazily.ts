@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { LockClosedError, LockConnectionError } from '../base/errors.js';
 import { LockManager } from '../manager/manager.js';
+import type { LockStats } from '../manager/stats.js';
 import { connect } from './connect.js';
 import type { ConnectOptions } from './options.js';
 import type { ConnectTarget } from './target.js';
@@ -8,7 +9,7 @@ import type { ConnectTarget } from './target.js';
 /**
  * Makes a manager without waiting for its connection, for a module that exports one, also in CommonJS: the first call that
  * needs the server connects. A server that is down, or an argument that `connect` refuses, rejects that call, and the next
- * tries again. Until then `clientId` is empty, and `stats()` throws.
+ * tries again. Until then `clientId` is empty, and `stats()` counts nothing.
  *
  * @param target - As of `connect`.
  * @returns A manager like that of `connect`. After a `close` before the first call nothing connects.
@@ -112,17 +113,34 @@ const ASKING = [
 
 /** What the others answer before there is a connection. */
 const UNCONNECTED: Readonly<Record<string, () => unknown>> = {
+  cancelPrepared: () => undefined,
   heldSemaphores: () => [],
   now: () => performance.now(),
-  prepare: () => refuse('prepare'),
-  stats: () => refuse('stats'),
+  prepare: () => {
+    const message =
+      'prepare() was called before this manager has connected: the first call that asks the server connects it';
+    throw new LockConnectionError(message);
+  },
+  stats: () => NO_STATS,
   warn: () => undefined,
 };
 
-function refuse(method: string): never {
-  const message = `${method}() was called before this manager has connected: the first call that asks the server connects it`;
-  throw new LockConnectionError(message);
-}
+const NO_STATS: LockStats = {
+  held: 0,
+  leads: [],
+  idle: 0,
+  waiting: 0,
+  acquired: 0,
+  handedOff: 0,
+  timedOut: 0,
+  lost: 0,
+  abandoned: 0,
+  oldestHold: 0,
+  renewals: 0,
+  requests: 0,
+  handOffs: [],
+  servers: [],
+};
 
 /** Of the class of all managers, for `instanceof`, with each method replaced. */
 const LAZY: object = Object.create(LockManager.prototype, {

@@ -3,7 +3,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import { connectLazily, LockManager } from 'holdfast';
+import { measureLocks } from 'holdfast/prometheus';
+import { Registry } from 'prom-client';
 import { RedisServer } from '../support/server.js';
 
 const limited = { timeout: 20_000 };
@@ -18,7 +21,8 @@ test('the first call connects; the events of before are heard', limited, async (
   );
   locks.once('lost', (lock) => heard.push(lock.name));
   assert.deepEqual([locks.clientId, locks.listenerCount('lost')], ['', 1]);
-  assert.throws(() => locks.stats(), { name: 'LockConnectionError' });
+  const { held, acquired, handOffs, servers } = locks.stats();
+  assert.deepEqual([held, acquired, handOffs, servers], [0, 0, [], []]);
   const [first, second] = await Promise.all([locks.acquire('a'), locks.acquire('b')]);
   assert.equal(locks.stats().held, 2);
   assert.notEqual(locks.clientId, '');
@@ -43,6 +47,19 @@ test('each method and property of a manager is there before and after', limited,
     [],
   );
   await locks[Symbol.asyncDispose]();
+});
+
+test('it is measured from before its connection on', limited, async () => {
+  const locks = connectLazily('memory:');
+  const registry = new Registry();
+  measureLocks(locks, { registry });
+  assert.match(await registry.metrics(), /holdfast_acquired_total\{manager="default"\} 0/);
+  assert.match(inspect(locks), /LockManager/);
+  await locks.request('a', () => {});
+  assert.match(await registry.metrics(), /holdfast_acquired_total\{manager="default"\} 1/);
+  assert.match(await registry.metrics(), /holdfast_acquire_seconds_count\{[^}]*\} 1/);
+  await locks.close();
+  assert.doesNotMatch(await registry.metrics(), /manager="default"/);
 });
 
 test('Redis is down at first: each call rejects until it is there', limited, async () => {
