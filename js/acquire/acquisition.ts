@@ -25,6 +25,11 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
     this.#manager = manager;
   }
 
+  /** Whether it was begun by one of these requests. */
+  isBy(requests: ReadonlySet<AcquireRequest>): boolean {
+    return requests.has(this.request);
+  }
+
   /** The lock, or `null` if it is held and the request does not wait. Throws the error that says why there is none. */
   read(outcome: Outcome): HeldLock | null {
     const isHeld = outcome.code === OutcomeCode.Held && this.request.wait === WAIT_NEVER;

@@ -69,3 +69,22 @@ export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Pr
   });
   return Promise.race([work, aborted]).finally(forget);
 }
+
+/**
+ * Gives `work` a signal that is aborted with the first of `signals`, until the work has ended.
+ *
+ * @internal
+ */
+export async function untilEither<T>(
+  signals: readonly AbortSignal[],
+  work: (either: AbortSignal) => Promise<T>,
+): Promise<T> {
+  for (const signal of signals) signal.throwIfAborted();
+  const either = new AbortController();
+  const forget = signals.map((signal) => onAbort(signal, () => either.abort(signal.reason)));
+  try {
+    return await work(either.signal);
+  } finally {
+    for (const each of forget) each();
+  }
+}

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { Acquisition } from '../acquire/acquisition.js';
 import {
   checkAcquireOptions,
   checkAdoptOptions,
@@ -471,6 +472,11 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+
+  /** Ends the calls of `acquirePrepared` by these requests, which reject. @internal */
+  cancelPrepared(requests: ReadonlySet<AcquireRequest>): void {
+    this.#channel.cancelAll((reader) => reader instanceof Acquisition && reader.isBy(requests));
   }
 
   /**

@@ -149,6 +149,15 @@ export class NativeChannel {
     this.#flushSoon();
   }
 
+  /** Ends all operations early whose reader `matches`. */
+  cancelAll(matches: (reader: unknown) => boolean): void {
+    if (this.#closing !== undefined) return;
+    for (const entry of operations.entriesOf(this, matches)) {
+      this.#batch.addCancel(entry);
+      this.#flushSoon();
+    }
+  }
+
   /** The time of the grants that are read now, by the clock of what is held. */
   get now(): number {
     return this.isMovable ? Math.floor(this.clock()) : operations.now;

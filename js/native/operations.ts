@@ -212,6 +212,13 @@ class Operations implements RecordReader {
     return this.#resolvers[entry] !== undefined && this.#generations[entry] === generation;
   }
 
+  /** The entries of `owner` that have no outcome yet, and a reader that `matches`. */
+  entriesOf(owner: RecordOwner, matches: (reader: unknown) => boolean): number[] {
+    return [...this.#owners.keys()].filter(
+      (entry) => this.#owners[entry] === owner && matches(this.#readers[entry]),
+    );
+  }
+
   /** Frees an entry whose outcome has come, or never will. */
   #release(entry: number): void {
     this.#resolvers[entry] = undefined;

@@ -3,7 +3,7 @@
 import { LockLostError } from '../../base/errors.js';
 import { HeldLock } from '../../lock/held-lock.js';
 import type { Connection } from '../redlock/connection.js';
-import type { Hold } from '../redlock/holds.js';
+import type { Hold, Holds } from '../redlock/holds.js';
 
 /** A lock at the server, or on several, as far as this module uses it. @internal */
 export interface ServerLock {
@@ -34,6 +34,7 @@ const known = new WeakMap<Connection, Map<string, SharedHold>>();
 export class SharedHold implements Hold {
   place = 0;
   readonly #connection: Connection;
+  readonly #holds: Holds;
   #lock: ServerLock;
   #holders: Holder[];
   #takeOvers = 0;
@@ -43,9 +44,10 @@ export class SharedHold implements Hold {
 
   constructor(connection: Connection, lock: ServerLock, holder: Holder) {
     this.#connection = connection;
+    this.#holds = connection.holds;
     this.#lock = lock;
     this.#holders = [holder];
-    if (lock instanceof HeldLock) connection.holds.add(this);
+    if (lock instanceof HeldLock) this.#holds.add(this);
   }
 
   /** The hold of this process under a value of a key. */
@@ -84,10 +86,10 @@ export class SharedHold implements Hold {
     try {
       const former = this.#lock;
       const lock = await take();
-      this.#connection.holds.delete(this);
+      this.#holds.delete(this);
       this.#lock = lock;
       this.#holders.push(holder);
-      this.#connection.holds.add(this);
+      this.#holds.add(this);
       if (former instanceof HeldLock) await former.stopRenewing();
     } finally {
       this.#takeOvers -= 1;
@@ -118,7 +120,7 @@ export class SharedHold implements Hold {
     this.#leaveOut(holder);
     if (this.#holders.length === 0) {
       this.#forget?.();
-      this.#connection.holds.delete(this);
+      this.#holds.delete(this);
     }
     // If it is not answered, the connection is broken, and the lease ends anyway.
     this.settle().catch(() => {});
@@ -151,7 +153,7 @@ export class SharedHold implements Hold {
   }
 
   #end(): Holder[] {
-    this.#connection.holds.delete(this);
+    this.#holds.delete(this);
     const holders = this.#holders;
     this.#holders = [];
     return holders;

@@ -1,7 +1,7 @@
 /** The ways to get a lock: to acquire it, or to take it over by its identifier. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { untilAborted } from '../../base/abort.js';
+import { untilAborted, untilEither } from '../../base/abort.js';
 import { isUnreachable, LockLostError as Lost } from '../../base/errors.js';
 import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
@@ -126,10 +126,19 @@ export class Taking {
       polls || options.wait === null ? null : Math.max(0, Math.ceil(options.wait - spent));
     const request = open.requests.for({ ttl, renew, wait, limit, permits });
     const take = () => open.manager.acquirePrepared(key, request);
-    const heeds = signal !== undefined && wait !== null;
-    const taken = polls
-      ? await retry(retries, signal, take)
-      : await (heeds ? open.manager.acquirePrepared(key, { ...request, signal }) : take());
+    let taken: HeldLock | null = null;
+    try {
+      if (polls) taken = await retry(retries, open.ended, signal, take);
+      else if (signal === undefined || wait === null) taken = await take();
+      else {
+        taken = await untilEither([signal, open.ended], (either) =>
+          open.manager.acquirePrepared(key, { ...request, signal: either }),
+        );
+      }
+    } catch (error) {
+      connection.checkOpen(open);
+      throw error;
+    }
     if (taken === null) return undefined;
     if (connection.current === open && name.token === undefined) return taken;
     return this.#named(taken, terms, open);
@@ -137,13 +146,17 @@ export class Taking {
 
   /** The lock under the identifier, if somebody may know that already. */
   async #named(lock: SharedHandle, terms: Terms, open: Open): Promise<ServerLock> {
-    const { token } = this.#means.name;
+    const { connection, name } = this.#means;
+    const { token } = name;
+    let held = lock;
     try {
-      this.#means.connection.checkOpen(open);
-      if (token === undefined || this.isQuorum) return lock;
-      return await this.#adopt(lock.toJSON(), token, terms);
+      connection.checkOpen(open);
+      if (token === undefined || this.isQuorum) return held;
+      held = await this.#adopt(lock.toJSON(), token, terms);
+      connection.checkOpen(open);
+      return held;
     } catch (error) {
-      await lock.release().catch(() => {});
+      await held.release().catch(() => {});
       throw error;
     }
   }
@@ -192,11 +205,13 @@ export class Taking {
 /** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */
 async function retry<T>(
   { interval, wait, limit }: Checked['retries'],
+  ended: AbortSignal,
   signal: AbortSignal | undefined,
   attempt: () => Promise<T | null>,
 ): Promise<T | null> {
   const end = performance.now() + wait;
   for (let attempts = 1; ; attempts++) {
+    ended.throwIfAborted();
     const held = await attempt();
     if (held !== null) return held;
     if (attempts >= limit || performance.now() >= end) return null;

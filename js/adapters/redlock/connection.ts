@@ -1,8 +1,7 @@
 /** The connection of holdfast beside a service's own clients. It ends with them. */
 
-import { isUnreachable, LockClosedError, type LockLostError } from '../../base/errors.js';
+import { isUnreachable, LockClosedError } from '../../base/errors.js';
 import { inDatabase, readClients } from '../../connect/clients/read-clients.js';
-import type { Lock } from '../../lock/lock.js';
 import type { LockManager } from '../../manager/manager.js';
 import { areReachable } from './by-value.js';
 import { Holds } from './holds.js';
@@ -15,17 +14,23 @@ type Listener = (error: Error) => void;
 /** The event of a client that ends. */
 interface Ending {
   once?(event: 'end', listener: () => void): unknown;
+  removeListener?(event: 'end', listener: () => void): unknown;
 }
 
 /** A manager that is connected. @internal */
 export interface Open {
   readonly manager: LockManager;
   readonly requests: Requests;
+  /** Aborted when the clients end. `requests` need no signal. */
+  readonly ended: AbortSignal;
 }
 
 /** One use of a manager, from the first lock to the end of the clients. */
 interface Use extends Open {
   readonly shared: SharedManager;
+  readonly user: User;
+  readonly holds: Holds;
+  readonly end: AbortController;
 }
 
 /**
@@ -34,14 +39,15 @@ interface Use extends Open {
  *
  * @internal
  */
-export class Connection implements User {
+export class Connection {
   readonly #clients: readonly Client[];
   /** The database, if it may be another than that of the clients. */
   readonly #db: number | undefined;
-  /** The locks whose objects are told of a loss. */
-  readonly holds = new Holds();
-  #opening: Promise<Open> | undefined;
+  #opening: Promise<Use> | undefined;
   #use: Use | undefined;
+  #holds = new Holds();
+  /** Listens to the clients no more. */
+  #unwatch = () => {};
   /** The listeners for servers that are lost. */
   readonly #listeners = new Set<WeakRef<Listener>>();
   readonly #gone = new FinalizationRegistry<WeakRef<Listener>>((each) => {
@@ -81,14 +87,36 @@ export class Connection implements User {
     return this.#use;
   }
 
+  /** The locks of the last use whose objects are told of a loss. */
+  get holds(): Holds {
+    return this.#holds;
+  }
+
   /**
    * The manager, connected on first use. The next call tries again if it could not connect.
    *
    * @throws TypeError if a client does not reveal its connection, or if holdfast cannot connect in the same way.
    */
-  async open(): Promise<Open> {
-    this.#opening ??= this.#connect();
-    return this.#opening;
+  open(): Promise<Open> {
+    return this.#opening ?? this.#begin();
+  }
+
+  #begin(): Promise<Open> {
+    const opening = this.#connect();
+    this.#opening = opening;
+    // The clients may end before the connection is made.
+    this.#unwatch = this.#watch();
+    opening.then(
+      (use) => {
+        if (this.#opening !== opening) return;
+        this.#use = use;
+        this.#holds = use.holds;
+      },
+      () => {
+        if (this.#opening === opening) this.#forget();
+      },
+    );
+    return opening;
   }
 
   /**
@@ -116,38 +144,38 @@ export class Connection implements User {
     this.#gone.register(listener, reference);
   }
 
-  async #connect(): Promise<Open> {
-    try {
-      const shared = SharedManager.join(inDatabase(readClients(this.#clients), this.#db), this);
-      const manager = await shared.manager;
-      const use = { shared, manager, requests: new Requests(manager) };
-      this.#use = use;
-      this.#watch(use);
-      return use;
-    } catch (error) {
-      this.#opening = undefined;
-      throw error;
-    }
+  async #connect(): Promise<Use> {
+    const holds = new Holds();
+    // One for each use: that of before may leave the manager after the next has joined it.
+    const user: User = {
+      lost: (lock, error) => holds.lose(lock, error),
+      disconnected: (error) => this.#disconnected(error),
+    };
+    const shared = SharedManager.join(inDatabase(readClients(this.#clients), this.#db), user);
+    const manager = await shared.manager;
+    const end = new AbortController();
+    const requests = new Requests(manager);
+    return { shared, user, holds, manager, requests, end, ended: end.signal };
   }
 
-  lost(lock: Lock, error: LockLostError): void {
-    this.holds.lose(lock, error);
-  }
-
-  disconnected(error: Error): void {
+  #disconnected(error: Error): void {
     for (const each of this.#listeners) each.deref()?.(error);
   }
 
-  /** Ends the connection as soon as the clients that are left are no majority. */
-  #watch(use: Use): void {
+  /** Ends the connection as soon as the clients that are left are no majority. Answers how to watch no more. */
+  #watch(): () => void {
     const ended = new Set<Client>();
-    for (const client of this.#clients) {
-      (client as Ending).once?.('end', () => {
+    const listeners = this.#clients.map((client) => {
+      const listener = () => {
         ended.add(client);
-        const decided = ended.size * 2 >= this.#clients.length;
-        if (decided && this.#use === use) void this.close();
-      });
-    }
+        if (ended.size * 2 >= this.#clients.length) void this.close();
+      };
+      (client as Ending | null)?.once?.('end', listener);
+      return () => (client as Ending | null)?.removeListener?.('end', listener);
+    });
+    return () => {
+      for (const remove of listeners) remove();
+    };
   }
 
   /** Runs `routine`. The connection does not end before it. */
@@ -165,27 +193,33 @@ export class Connection implements User {
   /** Ends the connection as soon as no routine runs. Locks that are not renewed are left to expire. */
   async close(): Promise<void> {
     const opening = this.#opening;
-    this.#opening = undefined;
-    this.#use = undefined;
+    this.#forget();
     const end = async () => {
-      const use = (await opening?.catch(() => undefined)) as Use | undefined;
-      if (use !== undefined) await this.#leave(use);
+      const use = await opening?.catch(() => undefined);
+      if (use !== undefined) await leave(use);
     };
     if (this.#running.size === 0) return end();
     // Not awaited: the caller may be one of the routines.
     void Promise.allSettled(this.#running).then(end);
   }
 
-  async #leave(use: Use): Promise<void> {
-    // The end of the clients may have come before the connection was made.
-    if (this.#use === use) this.#use = undefined;
-    const holds = this.holds.take();
-    // What the end of a manager does, for these locks alone: it releases those that are renewed.
-    const renewed = holds.filter(({ isRefreshed }) => isRefreshed).map(({ held }) => held);
-    for (const hold of holds) hold.lose(undefined);
-    if (await use.shared.leave(this)) return;
-    await Promise.allSettled(renewed.map((lock) => lock?.release()));
+  /** The next call opens a connection. */
+  #forget(): void {
+    this.#unwatch();
+    this.#opening = undefined;
+    this.#use = undefined;
   }
+}
+
+async function leave({ shared, user, holds, manager, requests, end }: Use): Promise<void> {
+  end.abort(new LockClosedError(ENDED));
+  manager.cancelPrepared(requests.all);
+  const all = holds.take();
+  // What the end of a manager does, for these locks alone: it releases those that are renewed.
+  const renewed = all.filter(({ isRefreshed }) => isRefreshed).map(({ held }) => held);
+  for (const hold of all) hold.lose(undefined);
+  if (await shared.leave(user)) return;
+  await Promise.allSettled(renewed.map((lock) => lock?.release()));
 }
 
 const ENDED = "the service's clients were closed; locks need clients that are open";

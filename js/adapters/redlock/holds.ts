@@ -29,11 +29,13 @@ export class Holds {
   #sweptAt = SWEPT_MIN;
   /** By lock, while many are lost in one turn of the event loop. */
   #byLock: Map<unknown, Hold> | undefined;
+  /** What was lost in this turn before its hold was added. */
+  readonly #early = new Map<unknown, LockLostError>();
 
   add(hold: Hold): void {
     hold.place = this.#all.length;
     this.#all.push(hold);
-    this.#byLock?.set(hold.held, hold);
+    if (this.#byLock !== undefined) this.#addDuringLosses(this.#byLock, hold);
     if (this.#all.length >= this.#sweptAt) this.#sweep();
   }
 
@@ -52,10 +54,20 @@ export class Holds {
       this.#byLock = new Map(this.#all.map((hold) => [hold.held, hold]));
       setImmediate(() => {
         this.#byLock = undefined;
+        this.#early.clear();
       });
     }
     const hold = this.#byLock.get(lock);
     if (hold?.held === lock) hold?.lose(cause);
+    else this.#early.set(lock, cause);
+  }
+
+  #addDuringLosses(byLock: Map<unknown, Hold>, hold: Hold): void {
+    const { held } = hold;
+    byLock.set(held, hold);
+    const cause = this.#early.get(held);
+    // Later: the caller of the acquire is to know of it first.
+    if (cause !== undefined) setImmediate(() => hold.held === held && hold.lose(cause));
   }
 
   /** Takes all out. */

@@ -121,6 +121,12 @@ export class Lock {
     return this.#value;
   }
 
+  /** The same as of node-redlock 5, for `JSON.stringify`. */
+  toJSON(): Pick<Lock, 'redlock' | 'resources' | 'value' | 'attempts' | 'expiration'> {
+    const { redlock, resources, value, attempts, expiration } = this;
+    return { redlock, resources, value, attempts, expiration };
+  }
+
   static {
     heldOf = (lock) => lock.#held;
     setHeld = (lock, held, client) => {
@@ -431,15 +437,25 @@ export class Redlock extends EventEmitter {
     if (current === undefined) began();
     const single = names.length === 1;
     const terms = { ttl, renew, leaveToExpire: !renew };
-    const held = await (single
-      ? manager.acquirePrepared(name, requests.for({ ttl, renew, wait }))
-      : wait === null
-        ? manager.tryAcquire(names, terms)
-        : manager.acquire(names, { ...terms, wait }));
+    let held: Taken | null = null;
+    try {
+      held = await (single
+        ? manager.acquirePrepared(name, requests.for({ ttl, renew, wait }))
+        : wait === null
+          ? manager.tryAcquire(names, terms)
+          : manager.acquire(names, { ...terms, wait, signal: open.ended }));
+    } finally {
+      if (this.#ended || this.#connection.current !== open) await this.#giveBack(open, held);
+    }
     if (held === null) throw locked(0, names.length);
-    if (!this.#ended && this.#connection.current === open) return held;
-    await held.release().catch(() => {});
-    throw ended();
+    return held;
+  }
+
+  /** Gives back what came after the end of the clients, which is the error of the caller. */
+  async #giveBack(open: Open, held: Taken | null): Promise<void> {
+    await held?.release().catch(() => {});
+    if (this.#ended) throw ended();
+    this.#connection.checkOpen(open);
   }
 
   /** Takes all of `names`, or none, for `duration` from now and no longer. */

@@ -26,6 +26,11 @@ export class Requests {
     this.#manager = manager;
   }
 
+  /** Those that are known. */
+  get all(): ReadonlySet<PreparedRequest> {
+    return new Set(this.#known.map(({ request }) => request));
+  }
+
   for(wanted: Wanted): PreparedRequest {
     const { ttl, renew, wait, limit, permits } = wanted;
     for (const known of this.#known) {

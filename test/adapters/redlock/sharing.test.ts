@@ -1,9 +1,11 @@
 /** Clients of one place share a connection, and a client that cannot be read is refused by the first lock. */
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { Mutex, RedlockMutex, Semaphore } from 'holdfast/redis-semaphore';
+import { connect } from 'holdfast';
+import { LostLockError, Mutex, RedlockMutex, Semaphore } from 'holdfast/redis-semaphore';
 import Redlock, { type Client } from 'holdfast/redlock';
 import Redlock4 from 'holdfast/redlock4';
 import type { Redis } from 'ioredis';
@@ -88,6 +90,114 @@ test('a lock that is granted after the end of its client is given back', limited
   await holder.release();
   await waiting;
   await until(async () => (await exists('mutex:a')) === 0, 'the release');
+});
+
+test(
+  'a client that returns while a routine runs has locks that outlast the routine',
+  limited,
+  async () => {
+    const own = client();
+    const told: Error[] = [];
+    let mutex: Mutex | undefined;
+    await new Redlock([own]).using(['a'], LONG_MS, async () => {
+      const ended = once(own, 'end');
+      own.disconnect();
+      await ended;
+      await own.connect();
+      mutex = new Mutex(own, 'b', { onLockLost: (error) => void told.push(error) });
+      await mutex.acquire();
+    });
+    // The connection of before ends after the routine, in one turn.
+    await own.ping();
+    await new Promise(setImmediate);
+    const next = new Mutex(own, 'c');
+    await next.acquire();
+    await next.release();
+    assert.deepEqual([mutex?.isAcquired, await exists('mutex:b'), told], [true, 1, []]);
+    await mutex?.release();
+  },
+);
+
+test('a client that ends while the connection is made ends it', limited, async () => {
+  const own = client();
+  await own.ping();
+  const refused = assert.rejects(new Mutex(own, 'a').acquire(), { name: 'LockClosedError' });
+  own.emit('end');
+  await refused;
+  await until(async () => (await exists('mutex:a')) === 0, 'the release');
+});
+
+test('a waiting call ends with its client, and not with another', limited, async () => {
+  const [leaving, staying] = [client(), client()];
+  const names = ['a', 'mutex:a', 'semaphore:a'];
+  const holder = await new Redlock([staying]).acquire(['a'], LONG_MS);
+  const mutex = new Mutex(staying, 'a');
+  const semaphore = new Semaphore(staying, 'a', 1);
+  await mutex.acquire();
+  await semaphore.acquire();
+  const locks = await connect(three.server.url, { prefix: '' });
+  await new Mutex(leaving, 'any').acquire();
+  const forever = new Redlock([leaving], { retryCount: -1 });
+  const acquireTimeout = LONG_MS;
+  const theirs = Promise.allSettled([
+    forever.acquire(['a'], LONG_MS),
+    forever.using(['a'], LONG_MS, async () => {}),
+    forever.acquire(['free', 'a'], LONG_MS),
+    new Mutex(leaving, 'a', { acquireTimeout }).acquire(),
+    new Mutex(leaving, 'a', { acquireTimeout }).acquire(new AbortController().signal),
+    new Semaphore(leaving, 'a', 1, { acquireTimeout }).acquire(),
+  ]);
+  const ours = Promise.all([
+    new Redlock([staying], { retryCount: -1 }).using(['a'], LONG_MS, async () => {}),
+    new Mutex(staying, 'a', { acquireTimeout }).acquire(),
+    new Semaphore(staying, 'a', 1, { acquireTimeout }).acquire(),
+  ]);
+  await until(async () => (await locks.query()).pending.length === 3, 'the queues');
+  await locks.close();
+  await end(leaving);
+  const ended = (await theirs).map((each) => (each as PromiseRejectedResult).reason as Error);
+  assert.deepEqual(
+    ended.map((error) => (error.cause instanceof Error ? error.cause : error).name),
+    Array(6).fill('LockClosedError'),
+  );
+  assert.equal(await exists(...names), 3);
+  for (const lock of [holder, mutex, semaphore]) await lock.release();
+  await ours;
+});
+
+test('JSON.stringify of a lock of redlock has its value', limited, async () => {
+  const lock = await new Redlock([client()]).acquire(['a'], LONG_MS);
+  const { value, resources } = JSON.parse(JSON.stringify(lock)) as typeof lock;
+  assert.deepEqual([value, resources], [await three.server.admin.get('a'), ['a']]);
+  await lock.release();
+});
+
+test('a lock that is lost before its caller knows of it is reported', limited, async () => {
+  const own = client();
+  const first = new Mutex(own, 'first');
+  await first.acquire();
+  await first.release();
+  const told: Error[] = [];
+  const mutex = new Mutex(own, 'a', {
+    lockTimeout: 300,
+    refreshInterval: 100,
+    onLockLost: (error) => void told.push(error),
+  });
+  const acquiring = mutex.acquire();
+  // It is sent at the end of this turn; the grant and the loss come while the event loop is blocked.
+  for (let turns = 0; turns < 100; turns++) await undefined;
+  const { port } = three.server;
+  const asked = spawnSync('redis-cli', ['-p', `${port}`, 'flushall'], { encoding: 'utf8' });
+  assert.equal(asked.stdout.trim(), 'OK', asked.stderr);
+  const until300 = performance.now() + 600;
+  while (performance.now() < until300);
+  await acquiring;
+  assert.equal(mutex.isAcquired, false);
+  await until(() => told.length > 0, 'the report');
+  assert.deepEqual(
+    told.map((error) => error instanceof LostLockError),
+    [true],
+  );
 });
 
 const STRANGE: [string, () => unknown][] = [
