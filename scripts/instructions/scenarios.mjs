@@ -1,14 +1,10 @@
 // What is counted: each scenario opens what it needs, and then runs a number of units, the same way each time.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { DROP_INS, open as openDropIn } from '../../bench/dropins/peers.mjs';
 import { namesFor } from '../../bench/pairs/measure.mjs';
 import { PEERS, YARDSTICK } from '../../bench/pairs/peers.mjs';
 
 const TTL_MS = 10_000;
-/** So many locks are renewed, each at a third of its lease: no more than a process under valgrind keeps. */
-const RENEWED = 2_000;
-const LOOK_MS = 20;
 
 /**
  * `open` answers `run(units)`, which resolves with the number of units that it has run, at least so many. `units`: a part
@@ -23,7 +19,6 @@ export const SCENARIOS = {
   'share, 64 in flight': { open: openShares },
   'handoff between managers': { units: 1 / 6, open: openHandoffs },
   'hold by linger': { open: openLinger },
-  renewal: { units: 1 / 5, open: openRenewals },
   ...Object.fromEntries(
     DROP_INS.filter(({ servers = 1 }) => servers === 1).map(({ id }) => [
       `drop-in ${id}`,
@@ -81,18 +76,6 @@ async function openLinger(url) {
     const lock = await locks.acquire(name);
     await lock.release();
   });
-}
-
-async function openRenewals(url) {
-  const [locks] = await managers(url, 1);
-  const names = Array.from({ length: RENEWED }, (_, i) => `renewal:${i}`);
-  await Promise.all(names.map((name) => locks.acquire(name)));
-  return async (units) => {
-    const before = locks.stats().renewals;
-    const renewed = () => locks.stats().renewals - before;
-    while (renewed() < units) await sleep(LOOK_MS);
-    return renewed();
-  };
 }
 
 async function managers(url, count, options = {}) {
