@@ -25,7 +25,7 @@ const LINGERING_BLOCK: u8 = u8::MAX;
 
 /// How often a process may hand off a lock, and until when. Every lease has one, so its padding is left to that.
 #[derive(Clone, Copy, Debug)]
-#[repr(packed)]
+#[repr(Rust, packed)]
 pub(super) struct HandoffBudget {
     /// The handoffs that are left, each with a reserved fence.
     pub(super) left: u8,

@@ -20,6 +20,7 @@ const EPOCH_AGE_MAX_US: u64 = 86_400_000_000;
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(super) struct ServerData {
     /// Whether the server was a replica and has taken no write since: it may be promoted at any moment, so a probe
     /// precedes every acquire.

@@ -157,7 +157,7 @@ fn a_plain_renewal_that_is_refused_is_made_up_for_by_the_script() {
         world.settle();
         world.pass(ms(3_400));
         let plain = world.wire.iter().filter(|(_, call)| matches!(call, Call::Renew { .. }));
-        assert_eq!((plain.count(), world.wire.len()), (if for_good { 0 } else { 1 }, 2), "{code}");
+        assert_eq!((plain.count(), world.wire.len()), (usize::from(!for_good), 2), "{code}");
         world.settle();
         assert!(world.lost.is_empty() && leases.iter().all(|it| world.deadlines[it] > world.now));
         // The next connection may have the right.

@@ -746,10 +746,8 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         // A victim that waits, too, may get the lock anew. A whole lock may last a fraction of a ms longer than the same as a
         // share. A plain renewal ends what nobody knows of: no hold lasts longer than its lock.
         let renews = matches!(done.call, Call::Renew { .. });
-        let cut = after < before
-            && !renews
-            && !done.is_theft()
-            && !(done.is_downgrade() && after == before - 1);
+        let is_rounded = done.is_downgrade() && after == before - 1;
+        let cut = after < before && !renews && !done.is_theft() && !is_rounded;
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
     if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit), .. }, .. }, Some(_)) =
