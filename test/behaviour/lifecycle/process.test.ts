@@ -232,7 +232,7 @@ test('require and import give the same classes', async () => {
   endedWell(ended);
   const [first, second] = ended.stdout.trim().split('\n');
   assert.equal(first, `${second} true`);
-  assert.match(String(second), /LockUnmarkedError,StaleFenceError,connect$/);
+  assert.match(String(second), /LockUnmarkedError,StaleFenceError,connect,connectLazily$/);
 });
 
 test('who waits for a lock of a process that a signal has ended is told of the handler', async () => {
