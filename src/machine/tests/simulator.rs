@@ -413,8 +413,11 @@ impl Simulation {
             self.check_length(who, lease, &waits);
         }
         self.acquired += 1;
-        // The hold may be over by now: another one under this value was released.
-        let chosen = self.processes[who].world.values.get(&lease.token_id().0).cloned();
+        let world = &self.processes[who].world;
+        let token = world.machine.hold_of(lease).map(|held| world.machine.token_of(held));
+        // The hold may be over by now: another one under its value was released.
+        let token = token.or_else(|| world.values.get(&lease.token_id().0).cloned());
+        let chosen = token.filter(|token| self.chosen.contains_key(token));
         if let Some(token) = &chosen {
             self.processes[who].chosen.insert(lease.token_id(), token.clone());
         }
