@@ -65,9 +65,12 @@ async function open(kind: Kind, scene: Scene): Promise<Client> {
   const service = await SERVICES[kind.framework]?.(options, pay);
   if (service === undefined) throw new Error(`no service ${kind.framework}`);
   const close = async () => {
-    await service.close();
-    await locks.close();
-    await end();
+    // A client that is left after a failure would keep this process from its end.
+    try {
+      await service.close();
+    } finally {
+      await locks.close().finally(end);
+    }
   };
   return { service, close };
 }
