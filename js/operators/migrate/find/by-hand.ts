@@ -2,6 +2,7 @@
 
 import { basename } from 'node:path';
 import { type KeyCommand, readCommand } from './commands.js';
+import { isInCatch, isInFinally } from './releases.js';
 import { isText, type ReadScript, type ScriptKind, Scripts } from './scripts.js';
 import {
   type AnyFunction,
@@ -260,22 +261,6 @@ function ofRelease(source: Source, acquire: KeyCommand, release: KeyCommand): nu
     return isInCatch(source, release.call) ? 0 : 3;
   }
   return speaksOfRelease(source, release) ? 4 : 1;
-}
-
-export function isInFinally(source: Source, node: Node): boolean {
-  return [...source.around(node)].some((each) => {
-    const parent = source.parent(each);
-    if (parent?.type === 'TryStatement' && parent.finalizer === each) return true;
-    return each.type === 'CallExpression' && calledName(each) === 'finally';
-  });
-}
-
-function isInCatch(source: Source, node: Node): boolean {
-  return [...source.around(node)].some(
-    (each) =>
-      each.type === 'CatchClause' ||
-      (each.type === 'CallExpression' && calledName(each) === 'catch'),
-  );
 }
 
 /** `incr(key) === 1`, also by a name. */

@@ -1,8 +1,9 @@
 /** What is wrong with a lock that code takes by hand. A rule that is not sure is silent. */
 
 import type { RuleName } from '../rules.js';
-import { type Commands, type HandLock, isInFinally, sameKey } from './by-hand.js';
+import { type Commands, type HandLock, sameKey } from './by-hand.js';
 import { isQueued, type KeyCommand, sameTransaction } from './commands.js';
+import { awaitedBetween, isInFinally, isSwallowed } from './releases.js';
 import {
   type AnyFunction,
   bare,
@@ -244,32 +245,11 @@ function leaks(
   // One in a catch clause and one after it are as good as a finally block, or nearly.
   if (after.some((free) => [...source.around(free)].some((each) => each.type === 'CatchClause')))
     return undefined;
-  const works = source
-    .callsWithin(here)
-    .some(
-      (call) =>
-        call.start > take.end &&
-        call.end < last.start &&
-        !after.includes(call) &&
-        source.functionOf(call) === here &&
-        source.parent(call)?.type === 'AwaitExpression' &&
-        !PAUSES.test(calledName(call)),
-    );
+  const works = awaitedBetween(source, here, take, after, last).some(
+    (call) => source.functionOf(call) === here && !PAUSES.test(calledName(call)),
+  );
   if (!works || isSwallowed(source, here, take, last)) return undefined;
   return last;
-}
-
-/** Whether a try statement between the two catches what the work throws. */
-function isSwallowed(source: Source, here: AnyFunction, take: Node, free: Node): boolean {
-  return source
-    .within(here)
-    .some(
-      (each) =>
-        each.type === 'TryStatement' &&
-        each.handler !== null &&
-        each.start > take.end &&
-        each.end < free.start,
-    );
 }
 
 function judgeRenewal(

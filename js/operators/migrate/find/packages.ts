@@ -1,12 +1,11 @@
 /** The packages that take locks in Redis, and what a file does with them. */
 
-import { isInFinally } from './by-hand.js';
 import type { Fault } from './judge.js';
+import { awaitedBetween, isInFinally, isSwallowed } from './releases.js';
 import {
   bare,
   type CallExpression,
   calledName,
-  contains,
   type Node,
   nameOf,
   receiverOf,
@@ -217,26 +216,10 @@ function judgeReleases(source: Source): Fault[] {
     const inCatch = frees.some((free) =>
       [...source.around(free)].some((each) => each.type === 'CatchClause'),
     );
-    const works = source
-      .callsWithin(here)
-      .some(
-        (call) =>
-          call.start > take.end &&
-          call.end < last.start &&
-          !frees.includes(call) &&
-          source.parent(call)?.type === 'AwaitExpression',
-      );
-    const swallowed = source
-      .within(here)
-      .some(
-        (each) =>
-          each.type === 'TryStatement' &&
-          each.handler !== null &&
-          each.start > take.end &&
-          each.end < last.start &&
-          !contains(each, last),
-      );
-    return inCatch || !works || swallowed ? [] : [{ rule: 'release-not-in-finally', node: last }];
+    const works = awaitedBetween(source, here, take, frees, last).length > 0;
+    return inCatch || !works || isSwallowed(source, here, take, last)
+      ? []
+      : [{ rule: 'release-not-in-finally', node: last }];
   });
 }
 
