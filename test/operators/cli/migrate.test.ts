@@ -4,14 +4,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { ended, ROOT } from '../../support/child.js';
-import { removeFolder } from '../../support/folders.js';
 import { folderOf, migrates } from '../migrate/support.js';
 import { environment } from './support.js';
-
-const folders: string[] = [];
-after(() => folders.forEach(removeFolder));
 
 const folder = folderOf({
   'bad.js': "async function lock() {\n  await redis.setnx('job\\u001b-lock', 1);\n}\n",
@@ -19,7 +15,6 @@ const folder = folderOf({
     "const got = await redis.set('job:lock', randomUUID(), 'PX', 9, 'NX');\nif (got) await run();\n",
   'empty/a.js': 'export {};\n',
 });
-folders.push(folder);
 
 test('the report names file, line, rule and page, and escapes what a terminal obeys', async () => {
   const { stdout, code } = await migrates(folder);
@@ -61,7 +56,6 @@ test('--sarif names files by URIs, and what was not read', async () => {
     'a #1?/50%é.js': "redis.setnx('job:lock', 1);\n",
     'broken.js': "redis.setnx('job:lock', 1);\n}}",
   });
-  folders.push(odd);
   const [run] = JSON.parse((await migrates(odd, '--sarif')).stdout).runs;
   const { uri, uriBaseId } = run.results[0].locations[0].physicalLocation.artifactLocation;
   assert.deepEqual([uri, uriBaseId], ['a%20%231%3F/50%25%C3%A9.js', '%SRCROOT%']);
@@ -72,7 +66,6 @@ test('--sarif names files by URIs, and what was not read', async () => {
 
 test('without the parser it says how to install it', async () => {
   const alone = folderOf({});
-  folders.push(alone);
   for (const name of ['dist', 'native', 'package.json']) {
     cpSync(join(ROOT, name), join(alone, 'holdfast', name), { recursive: true });
   }

@@ -3,23 +3,13 @@
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { ROOT } from '../../support/child.js';
-import { removeFolder } from '../../support/folders.js';
 import { blocksOf, folderOf, migrates, migratesAs, type Report, reportOf } from './support.js';
-
-const folders: string[] = [];
-after(() => folders.forEach(removeFolder));
-
-function made(files: Readonly<Record<string, string>>): string {
-  const folder = folderOf(files);
-  folders.push(folder);
-  return folder;
-}
 
 test('each lock of the corpus is found once, with the rules that it breaks', async () => {
   const blocks = blocksOf('locks.md');
-  const folder = made(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
+  const folder = folderOf(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
   const { found, unread } = await reportOf(folder);
   assert.deepEqual(unread, []);
   const rules = new Map(
@@ -33,7 +23,7 @@ test('each lock of the corpus is found once, with the rules that it breaks', asy
 });
 
 test('every rule has code of the corpus that breaks it, and a section of its page', async () => {
-  const { stdout } = await migrates(made({}), '--sarif');
+  const { stdout } = await migrates(folderOf({}), '--sarif');
   const rules = JSON.parse(stdout).runs[0].tool.driver.rules.map(({ id }: { id: string }) => id);
   const page = readFileSync(join(ROOT, 'docs', 'migrate-rules.md'), 'utf8');
   const sections = [...page.matchAll(/^## ([a-z-]+)$/gm)].map(([, name]) => name);
@@ -43,7 +33,7 @@ test('every rule has code of the corpus that breaks it, and a section of its pag
 
 test('code that only looks like a lock stays silent', async () => {
   const blocks = blocksOf('silent.md');
-  const folder = made(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
+  const folder = folderOf(Object.fromEntries(blocks.map(({ name, text }) => [name, text])));
   const { files, found, unread } = await reportOf(folder);
   assert.deepEqual([files, found, unread], [blocks.length, [], []]);
 });
@@ -60,7 +50,9 @@ test('the old code that the pages show is found, and the code of holdfast is not
   ]) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     const blocks = [...text.matchAll(/^```[jt]s(.*)\n([\s\S]*?)^```$/gm)];
-    const folder = made(Object.fromEntries(blocks.map(([, , code = ''], i) => [`${i}.mts`, code])));
+    const folder = folderOf(
+      Object.fromEntries(blocks.map(([, , code = ''], i) => [`${i}.mts`, code])),
+    );
     const { found } = await reportOf(folder);
     const ours = blocks.flatMap(([, notes = ''], i) => (/before/.test(notes) ? [`${i}.mts`] : []));
     assert.deepEqual(
@@ -73,7 +65,7 @@ test('the old code that the pages show is found, and the code of holdfast is not
 
 test('it reads what no .gitignore names, and no installed package', async () => {
   const lock = "export const lock = () => redis.set('job:lock', id, 'PX', 1000, 'NX');\n";
-  const folder = made({
+  const folder = folderOf({
     '.gitignore': 'dist/\n*.gen.js\n!keep.gen.js\n',
     'a.js': lock,
     'b.jsx': `${lock}export const view = <p>{1}</p>;\n`,
@@ -106,7 +98,7 @@ test('it reads what no .gitignore names, and no installed package', async () => 
 const LOCK = "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n";
 
 test('what the system does not let it read is told, and the run goes on', async () => {
-  const folder = made({
+  const folder = folderOf({
     'a.js': LOCK,
     'b/a.js': LOCK,
     'c.js': LOCK,
@@ -136,13 +128,13 @@ test('what the system does not let it read is told, and the run goes on', async 
 });
 
 test('generated code that is too long is told', async () => {
-  const folder = made({ 'a.js': `${LOCK}// ${'x'.repeat(2_000_000)}\n`, 'b.js': LOCK });
+  const folder = folderOf({ 'a.js': `${LOCK}// ${'x'.repeat(2_000_000)}\n`, 'b.js': LOCK });
   const { found, unread } = await reportOf(folder);
   assert.deepEqual([found.length, unread.map(({ path }) => path)], [1, ['a.js']]);
 });
 
 test('a link is followed only if it is named', async () => {
-  const folder = made({ 'src/a.js': LOCK });
+  const folder = folderOf({ 'src/a.js': LOCK });
   for (const [target, name] of [
     ['src', 'link'],
     ['..', 'src/up'],
@@ -158,7 +150,7 @@ test('a link is followed only if it is named', async () => {
 
 test('code that nests deeper than the stack is no reason to stop', async () => {
   const deep = `redis.set('lock', ${"'a' + ".repeat(50_000)}'b', 'PX', 1, 'NX');\n`;
-  const folder = made({
+  const folder = folderOf({
     'a.js': deep,
     'b.js': "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n",
   });

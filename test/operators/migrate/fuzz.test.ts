@@ -1,13 +1,9 @@
 /** `holdfast migrate --write` on random programs: it never fails, breaks no program, keeps line ends, and is done after one run. */
 
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import fc from 'fast-check';
-import { removeFolder } from '../../support/folders.js';
 import { blocksOf, folderOf, migrates, read, reportOf } from './support.js';
-
-const folders: string[] = [];
-after(() => folders.forEach(removeFolder));
 
 const WHOLE = [...blocksOf('locks.md'), ...blocksOf('silent.md')].map(({ text }) => text);
 const LINES = WHOLE.flatMap((text) => text.split('\n')).filter((line) => line.trim() !== '');
@@ -65,7 +61,6 @@ test('random programs', async () => {
       ['package.json', '{"dependencies":{"redlock":"^5.0.0","redis-semaphore":"^5.0.0"}}'],
     ]),
   );
-  folders.push(folder);
   const before = await reportOf(folder);
   const first = await migrates(folder, '--write');
   assert.equal(first.code, 0, `seed ${seed}: ${first.stderr}`);

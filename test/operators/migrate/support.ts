@@ -4,7 +4,9 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { after } from 'node:test';
 import { type Ended, ended, ROOT } from '../../support/child.js';
+import { removeFolder } from '../../support/folders.js';
 import { environment, MAIN } from '../cli/support.js';
 
 /** A block of a page of code: a file, and what the page says of it. */
@@ -26,9 +28,13 @@ export function blocksOf(page: string): Block[] {
   );
 }
 
-/** Makes a folder with files. */
+const folders: string[] = [];
+after(() => folders.forEach(removeFolder));
+
+/** Makes a folder with files, which is removed after the tests of the file. */
 export function folderOf(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-migrate-'));
+  folders.push(folder);
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
     writeFileSync(join(folder, name), text);

@@ -10,15 +10,6 @@ import { removeFolder } from '../../support/folders.js';
 import { RedisServer } from '../../support/server.js';
 import { blocksOf, folderOf, migrates, type Report, read, reportOf } from './support.js';
 
-const folders: string[] = [];
-after(() => folders.forEach(removeFolder));
-
-function made(files: Readonly<Record<string, string>>): string {
-  const folder = folderOf(files);
-  folders.push(folder);
-  return folder;
-}
-
 const MANIFEST = `{
   "name": "shop",
   "files": ["dist", "src"],
@@ -36,7 +27,7 @@ function adviceOf({ found }: Report, name: string): string | undefined {
 }
 
 test('imports, requires and mocks of a package move to its drop-in, and package.json follows', async () => {
-  const folder = made({
+  const folder = folderOf({
     'package.json': MANIFEST,
     'src/a.ts':
       'import Redlock, { type Lock } from "redlock" // locks\nexport const r = new Redlock([c], { retryCount: 3 })\n',
@@ -72,7 +63,7 @@ test('imports, requires and mocks of a package move to its drop-in, and package.
 test('a package stays in all files if one of them uses what the drop-in does not have', async () => {
   const a = "import Redlock from 'redlock';\nexport const r = new Redlock([c]);\n";
   const b = "import Redlock, { Lock } from 'redlock';\nnew Redlock([c], { lockScript: mine });\n";
-  const folder = made({ 'package.json': MANIFEST, 'a.js': a, 'b.js': b });
+  const folder = folderOf({ 'package.json': MANIFEST, 'a.js': a, 'b.js': b });
   const report = await reportOf(folder, '--write');
   assert.deepEqual([report.changes, read(folder, 'a.js'), read(folder, 'b.js')], [[], a, b]);
   assert.match(adviceOf(report, 'b.js') ?? '', /takes no option lockScript/);
@@ -81,9 +72,9 @@ test('a package stays in all files if one of them uses what the drop-in does not
 
 test('the version in package.json decides the drop-in', async () => {
   const code = "const Redlock = require('redlock');\nmodule.exports = new Redlock([c]);\n";
-  const four = made({ 'package.json': '{"dependencies":{"redlock":"4.2.0"}}', 'a.js': code });
-  const three = made({ 'package.json': '{"dependencies":{"redlock":"^3.1.0"}}', 'a.js': code });
-  const none = made({ 'package.json': '{"dependencies":{"redlock":"latest"}}', 'a.js': code });
+  const four = folderOf({ 'package.json': '{"dependencies":{"redlock":"4.2.0"}}', 'a.js': code });
+  const three = folderOf({ 'package.json': '{"dependencies":{"redlock":"^3.1.0"}}', 'a.js': code });
+  const none = folderOf({ 'package.json': '{"dependencies":{"redlock":"latest"}}', 'a.js': code });
   await migrates(four, '--write');
   assert.match(read(four, 'a.js'), /require\('holdfast\/redlock4'\)/);
   assert.match(read(four, 'package.json'), /^{"dependencies":{"holdfast": "\^\d/);
@@ -100,7 +91,7 @@ test('the version in package.json decides the drop-in', async () => {
 test('a Semaphore stays, since old instances must stop before it moves', async () => {
   const a =
     "import { Semaphore } from 'redis-semaphore';\nexport const s = new Semaphore(c, 'api', 5);\n";
-  const folder = made({
+  const folder = folderOf({
     'package.json': '{"dependencies":{"redis-semaphore":"^5.0.0"}}',
     'a.js': a,
   });
@@ -110,7 +101,10 @@ test('a Semaphore stays, since old instances must stop before it moves', async (
 });
 
 test('package.json keeps a package that files outside of the given paths may import', async () => {
-  const folder = made({ 'package.json': MANIFEST, 'src/a.js': "import Redlock from 'redlock';\n" });
+  const folder = folderOf({
+    'package.json': MANIFEST,
+    'src/a.js': "import Redlock from 'redlock';\n",
+  });
   await migrates(folder, 'src', '--write');
   assert.match(read(folder, 'src/a.js'), /holdfast\/redlock/);
   assert.equal(read(folder, 'package.json'), MANIFEST);
@@ -159,7 +153,7 @@ export async function withLock(key, fn) {
 ];
 
 test('a lock of the common form becomes tryAcquire, with the line ends of the file', async () => {
-  const folder = made({ 'a.mjs': OLD, 'crlf.mjs': OLD.replaceAll('\n', '\r\n') });
+  const folder = folderOf({ 'a.mjs': OLD, 'crlf.mjs': OLD.replaceAll('\n', '\r\n') });
   await migrates(folder, '--write');
   assert.equal(read(folder, 'a.mjs'), NEW);
   assert.equal(read(folder, 'crlf.mjs'), NEW.replaceAll('\n', '\r\n'));
@@ -170,7 +164,7 @@ test('a lock of the common form becomes tryAcquire, with the line ends of the fi
 test('the old code by hand of docs/migration.md is rewritten', async () => {
   const page = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
   const code = /^```js before\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
-  const folder = made({ 'a.mjs': code });
+  const folder = folderOf({ 'a.mjs': code });
   await migrates(folder, '--write');
   const written = read(folder, 'a.mjs');
   assert.match(written, /const lock = await locks\.tryAcquire\(key, { ttl: 10_000 }\)\n/);
@@ -191,7 +185,7 @@ test('another form stays, with the code to paste', async () => {
     'named.mjs': OLD.replace('fn) {', 'fn, lock) {'),
     'continues.mjs': OLD.replace("throw new Error('held');", "console.log('held');"),
   };
-  const folder = made(forms);
+  const folder = folderOf(forms);
   const report = await reportOf(folder, '--write');
   assert.deepEqual(report.changes, []);
   for (const { path, locks } of report.found) {
@@ -203,7 +197,7 @@ test('another form stays, with the code to paste', async () => {
 
 test('the corpus is written once, and can be parsed', async () => {
   const blocks = [...blocksOf('locks.md'), ...blocksOf('silent.md')];
-  const folder = made({
+  const folder = folderOf({
     'package.json': MANIFEST.replace('"redlock"', '"redis-semaphore": "^5.0.0",\n    "redlock"'),
     ...Object.fromEntries(blocks.map(({ name, text }) => [name, text])),
   });
@@ -217,7 +211,7 @@ test('the written lock excludes the old code, and is excluded by it', async () =
   const server = await RedisServer.start();
   const folder = join(ROOT, 'build', 'migrate');
   removeFolder(folder);
-  folders.push(folder);
+  after(() => removeFolder(folder));
   mkdirSync(folder, { recursive: true });
   for (const name of ['old.mjs', 'new.mjs']) writeFileSync(join(folder, name), OLD);
   try {
@@ -241,7 +235,7 @@ test('the written lock excludes the old code, and is excluded by it', async () =
 });
 
 test('the code to paste fits the form of the lock', async () => {
-  const folder = made({
+  const folder = folderOf({
     'helper.js': "export const acquireLock = (key) => redis.set(key, id, 'PX', 500, 'NX');\n",
     'marker.js':
       "export async function tick() {\n  if (await redis.set('cron:lock', id, 'EX', 5, 'NX')) await run();\n}\n",
