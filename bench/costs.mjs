@@ -1,5 +1,5 @@
-// What a connected client costs a process: time to load and to connect, resident memory, threads. Then what a held lock and a
-// waiter cost a manager.
+// Measures the price of a connected client for its process: time to load and to connect, resident memory, threads. Then that of
+// a held lock and of a waiter for a manager.
 //
 //   node bench/costs.mjs             every client, in processes of their own, five times each; the medians
 //   node bench/costs.mjs CLIENT URL  one process

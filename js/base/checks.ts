@@ -120,7 +120,7 @@ function advice(word: string, known: readonly string[]): string {
     distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
   }));
   const nearest = distances.reduce((a, b) => (b.distance < a.distance ? b : a));
-  // Of three letters any two may be another word.
+  // A change of two letters makes another word of a word of three.
   if (nearest.distance <= (word.length < 4 ? 1 : Math.max(2, word.length / 3)))
     return `did you mean "${nearest.candidate}"?`;
   return `it has ${[...known].sort().join(', ')}`;

@@ -100,7 +100,7 @@ function advised(error: LockError, target: ConnectTarget | undefined): LockError
 const NO_TARGET =
   '; connect got no target, or undefined, and neither HOLDFAST_URL nor REDIS_URL is set';
 
-/** What a service can do about a server that is not up. @internal */
+/** The advice for a service whose server is not up. @internal */
 export const WAIT_ADVICE =
   "; if it starts later, connect waits for it with the option waitForServer, as in '30s'";
 

@@ -23,7 +23,8 @@ const ASK_AT: u8 = 7;
 /// handoffs of a small block.
 const LINGERING_BLOCK: u8 = u8::MAX;
 
-/// How often a process may hand off a lock, and until when. Every lease has one, so its padding is left to that.
+/// How often a process may hand off a lock, and until when. It is packed, so that the lease around it can use the bytes that
+/// its padding would take.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed)]
 pub(super) struct HandoffBudget {

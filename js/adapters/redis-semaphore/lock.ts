@@ -31,7 +31,7 @@ export interface Kind {
   readonly permits?: number;
 }
 
-/** Of a class of a service, which sets its own. */
+/** The kind of a service's own subclass, until that sets `_kind` and `_key`. */
 const OWN_KIND: Kind = { kind: 'lock', key: '' };
 
 /** The callback of a lock without one. */

@@ -35,7 +35,11 @@ export interface Choices {
   readonly refreshInterval: number;
 }
 
-/** What the class of an object does with it: one for all objects, since some services make one for each lock. @internal */
+/**
+ * The acts of a class, which its possessions call: one record for all objects, since some services make an object for each lock.
+ *
+ * @internal
+ */
 export interface Acts<Of> {
   /** Whether a subclass has its own way to acquire or to refresh the lock. */
   isReplaced(object: Of): boolean;

@@ -215,7 +215,7 @@ async function leave({ shared, user, holds, manager, requests, end }: Use): Prom
   end.abort(new LockClosedError(ENDED));
   manager.cancelPrepared(requests.all);
   const all = holds.take();
-  // What the end of a manager does, for these locks alone: it releases those that are renewed.
+  // These locks end as with their manager, which releases those that are renewed.
   const renewed = all.filter(({ isRefreshed }) => isRefreshed).map(({ held }) => held);
   for (const hold of all) hold.lose(undefined);
   if (await shared.leave(user)) return;

@@ -3,7 +3,7 @@
 import type { LockLostError } from '../../base/errors.js';
 import type { HeldLock } from '../../lock/held-lock.js';
 
-/** What has a lock of the manager. @internal */
+/** An object of a drop-in that has a lock of the manager. @internal */
 export interface Hold {
   /** The lock of the manager, which may be replaced by one that was taken over from it. */
   readonly held: HeldLock | undefined;
@@ -15,7 +15,7 @@ export interface Hold {
   lose(cause: LockLostError | undefined): void;
 }
 
-/** So many are kept before those that have expired unseen are looked for. */
+/** `Holds` looks for those that have expired unseen once it has so many. */
 const SWEPT_MIN = 1_000;
 
 /**
@@ -29,7 +29,7 @@ export class Holds {
   #sweptAt = SWEPT_MIN;
   /** By lock, while many are lost in one turn of the event loop. */
   #byLock: Map<unknown, Hold> | undefined;
-  /** What was lost in this turn before its hold was added. */
+  /** The locks that were lost in this turn before their holds were added, with the cause. */
   readonly #early = new Map<unknown, LockLostError>();
 
   add(hold: Hold): void {

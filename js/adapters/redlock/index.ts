@@ -54,7 +54,7 @@ interface LockTerms {
   readonly renew: boolean;
 }
 
-/** What an acquire has got. */
+/** The result of an acquire. */
 interface Got {
   readonly held: Taken;
   /** For how long it is held, in ms. */
@@ -93,7 +93,7 @@ export class Lock {
   /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
   expiration: number;
   #value: string;
-  /** What this process holds. It has only the values of the locks of other processes. */
+  /** The lock of the manager; none for a lock of another process, of which only the value is known. */
   #held: Taken | undefined;
   /** The name of the manager that holds it. */
   #client = '';

@@ -2,7 +2,7 @@
 
 import type { LockManager, PreparedRequest } from '../../manager/manager.js';
 
-/** What the caller of a drop-in wants. @internal */
+/** The terms that a caller of a drop-in asks for. @internal */
 export interface Wanted {
   readonly ttl: number;
   readonly renew: boolean;

@@ -103,7 +103,7 @@ export function inDatabase(where: Whereabouts, db: number | undefined): Whereabo
   return { target: { ...target, quorum }, options };
 }
 
-/** What a value is that is no client, by its class. */
+/** Describes a value that is no client by its class. */
 function kindOf(given: unknown): string {
   if (typeof given !== 'object' || given === null) return `${given}`;
   return `an object of the class ${given.constructor?.name ?? 'null'}`;
