@@ -22,8 +22,11 @@ export interface Holder {
   released(): void;
 }
 
-/** By connection, then by the key and the value in Redis. */
-const known = new WeakMap<Connection, Map<string, SharedHold>>();
+const nothing = () => {};
+const NONE: ReadonlySet<SharedHold> = new Set();
+
+/** By manager, which connections share, or by connection if that has none; then by the key and the value in Redis. */
+const known = new WeakMap<object, Map<string, Set<SharedHold>>>();
 
 /**
  * A lock that was acquired, with all objects of this process that hold it: as with redis-semaphore, whoever takes over a
@@ -40,7 +43,10 @@ export class SharedHold implements Hold {
   #takeOvers = 0;
   /** Why the lock was lost from which another is being taken over. */
   #loss: LockLostError | undefined;
-  #forget: (() => void) | undefined;
+  /** All holds of the manager under the same value of the same key, once others may know the value. */
+  #namesakes: ReadonlySet<SharedHold> = NONE;
+  /** Tells it by its value no more. */
+  #forget = nothing;
 
   constructor(connection: Connection, lock: ServerLock, holder: Holder) {
     this.#connection = connection;
@@ -52,7 +58,8 @@ export class SharedHold implements Hold {
 
   /** The hold of this process under a value of a key. */
   static of(connection: Connection, key: string, value: string): SharedHold | undefined {
-    return known.get(connection)?.get(nameOf(key, value));
+    const namesakes = known.get(placeOf(connection))?.get(nameOf(key, value));
+    return [...(namesakes ?? [])].find((hold) => hold.#connection === connection);
   }
 
   get lock(): ServerLock {
@@ -69,13 +76,18 @@ export class SharedHold implements Hold {
 
   /** Lets other objects find it by the value that others may know. */
   tell(key: string, value: string): void {
-    this.#forget?.();
-    const all = known.get(this.#connection) ?? new Map<string, SharedHold>();
-    known.set(this.#connection, all);
+    this.#forget();
+    const place = placeOf(this.#connection);
+    const all = known.get(place) ?? new Map<string, Set<SharedHold>>();
+    known.set(place, all);
     const name = nameOf(key, value);
-    all.set(name, this);
+    const namesakes = all.get(name) ?? new Set();
+    all.set(name, namesakes.add(this));
+    this.#namesakes = namesakes;
     this.#forget = () => {
-      if (all.get(name) === this) all.delete(name);
+      namesakes.delete(this);
+      if (namesakes.size === 0) all.delete(name);
+      this.#forget = nothing;
     };
   }
 
@@ -106,8 +118,14 @@ export class SharedHold implements Hold {
 
   async release(holder: Holder): Promise<void> {
     this.#leaveOut(holder);
-    this.#forget?.();
+    this.#forget();
     const others = this.#end();
+    // Objects of other clients: the manager would report theirs as lost, sooner than a refresh would find out.
+    for (const namesake of this.#namesakes) {
+      namesake.#forget();
+      others.push(...namesake.#end());
+      namesake.#stopRenewing();
+    }
     try {
       await this.#lock.release();
     } finally {
@@ -119,10 +137,14 @@ export class SharedHold implements Hold {
   leave(holder: Holder): void {
     this.#leaveOut(holder);
     if (this.#holders.length === 0) {
-      this.#forget?.();
+      this.#forget();
       this.#holds.delete(this);
     }
-    // If it is not answered, the connection is broken, and the lease ends anyway.
+    this.#stopRenewing();
+  }
+
+  /** As `settle`. If it is not answered, the connection is broken, and the lease ends anyway. */
+  #stopRenewing(): void {
     this.settle().catch(() => {});
   }
 
@@ -131,7 +153,7 @@ export class SharedHold implements Hold {
       this.#loss = cause;
       return;
     }
-    this.#forget?.();
+    this.#forget();
     // The end of the clients is no loss of the lock.
     const loss = cause?.reason === 'closed' ? undefined : cause;
     for (const holder of this.#end()) holder.lost(loss);
@@ -158,6 +180,11 @@ export class SharedHold implements Hold {
     this.#holders = [];
     return holders;
   }
+}
+
+/** Where the holds of a connection are told. */
+function placeOf(connection: Connection): object {
+  return connection.current?.manager ?? connection;
 }
 
 function nameOf(key: string, value: string): string {

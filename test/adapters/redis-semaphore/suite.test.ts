@@ -239,6 +239,28 @@ for (const name of [OLD, NEW]) {
       });
     }
 
+    for (const isStopped of [false, true]) {
+      const told = isStopped
+        ? 'not told, since its refresh was stopped'
+        : 'told by its next refresh';
+      test(`${title}: the release by an object of another client is ${told}`, async () => {
+        const losses: Error[] = [];
+        const onLockLost = (error: Error) => losses.push(error);
+        const times = { ...TIMES, acquireTimeout: PATIENT_MS, identifier: 'workflow' };
+        const first = make({ ...times, onLockLost });
+        await first.acquire();
+        const second = make({ ...times, acquiredExternally: true });
+        await second.acquire();
+        await second.release();
+        if (isStopped) await first.stopRefresh();
+        else await until(() => losses.length > 0, 'the loss');
+        await sleep(2 * TIMES.refreshInterval);
+        assert.equal(losses.length, isStopped ? 0 : 1);
+        assert.equal(await isFree(each), true);
+        await first.stopRefresh();
+      });
+    }
+
     for (const how of ['taken by another', 'expired']) {
       test(`${title}: a loss (${how}) without onLockLost is an unhandled rejection`, async (t) => {
         const seen = rejections(t);
