@@ -72,6 +72,16 @@ pub(super) struct Lease {
     /// It was granted by a message, and the claim is not answered.
     pub(super) unclaimed: bool,
     uncertain: bool,
+    renewed_by: RenewedBy,
+}
+
+/// As in the machine.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+enum RenewedBy {
+    #[default]
+    Command,
+    Script,
+    ScriptAfterLoss,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -110,7 +120,26 @@ impl Client {
     }
 
     pub(super) fn extend(&mut self, attempt: usize, lease: Ticks) {
+        if let Attempt::Holding(Lease { renewed_by, .. }) = &mut self.attempts[attempt]
+            && *renewed_by == RenewedBy::Command
+        {
+            *renewed_by = RenewedBy::Script;
+        }
         self.send(attempt, Call::Extend(lease), true);
+    }
+
+    /// Renews by the plain command.
+    pub(super) fn renew(&mut self, attempt: usize) {
+        self.send(attempt, Call::Renew, true);
+    }
+
+    /// Whether the plain command can shorten no lease that the client counts on.
+    pub(super) fn may_renew(&self, variant: Variant, attempt: usize) -> bool {
+        let Attempt::Holding(lease) = self.attempts[attempt] else { return false };
+        let shortens = lease.renewed_by != RenewedBy::Command || lease.valid > LEASE;
+        !lease.unclaimed
+            && !self.is_extending(attempt)
+            && (!shortens || variant == Variant::RenewalShortens)
     }
 
     /// Whether something of it is in flight or due.
@@ -126,9 +155,9 @@ impl Client {
     }
 
     pub(super) fn is_extending(&self, attempt: usize) -> bool {
-        self.wire
-            .iter()
-            .any(|exchange| exchange.attempt == attempt && matches!(exchange.call, Call::Extend(_)))
+        self.wire.iter().any(|exchange| {
+            exchange.attempt == attempt && matches!(exchange.call, Call::Extend(_) | Call::Renew)
+        })
     }
 
     /// Gives up its lock or its wait.
@@ -157,7 +186,7 @@ impl Client {
                 return self.attempt_reply(variant, attempt, waiting, age, reply);
             }
             Attempt::Holding(lease) if exchange.renews => {
-                self.renewal_reply(attempt, lease, exchange.call, age, reply);
+                self.renewal_reply(variant, attempt, lease, exchange.call, age, reply);
             }
             Attempt::Releasing(release) if exchange.call == Call::Release => {
                 let repeat = release.uncertain && !release.confirmed;
@@ -221,14 +250,24 @@ impl Client {
 
     fn renewal_reply(
         &mut self,
+        variant: Variant,
         attempt: usize,
         lease: Lease,
         call: Call,
         age: Ticks,
         reply: Reply,
     ) {
-        let asked = if let Call::Extend(asked) = call { asked } else { LEASE };
+        let longest = match lease.renewed_by {
+            // It may be executed after the longer extension.
+            RenewedBy::ScriptAfterLoss if variant != Variant::LostRenewalIsForgotten => LEASE,
+            _ => LONGER,
+        };
+        let asked = if let Call::Extend(asked) = call { asked.min(longest) } else { LEASE };
         match reply {
+            // The value may have a mark, which the script takes for the holder's.
+            Reply::Owner(false) if call == Call::Renew && variant != Variant::RenewalDecides => {
+                self.extend(attempt, LEASE);
+            }
             Reply::Granted { .. } | Reply::Owner(true) => {
                 let valid = lease.valid.max(asked.saturating_sub(age));
                 let unclaimed = lease.unclaimed && matches!(call, Call::Extend(_));
@@ -276,6 +315,9 @@ impl Client {
                     if exchange.is_attempt() =>
                 {
                     *uncertain = true;
+                }
+                Attempt::Holding(lease) if exchange.call == Call::Renew => {
+                    lease.renewed_by = RenewedBy::ScriptAfterLoss;
                 }
                 Attempt::Releasing(release) if exchange.call == Call::Release => {
                     release.uncertain = true;
@@ -344,7 +386,8 @@ impl Client {
     }
 
     fn hold(&mut self, attempt: usize, waiting: Waiting, valid: Ticks, unclaimed: bool) {
-        let lease = Lease { valid, unclaimed, uncertain: waiting.uncertain };
+        let (uncertain, renewed_by) = (waiting.uncertain, RenewedBy::default());
+        let lease = Lease { valid, unclaimed, uncertain, renewed_by };
         self.attempts[attempt] = Attempt::Holding(lease);
         if unclaimed {
             self.claim(attempt);

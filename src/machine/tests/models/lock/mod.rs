@@ -42,6 +42,14 @@ enum Variant {
     ExtendShortens,
     /// Extending creates no owner.
     ExtendSets,
+    /// A plain renewal is sent only where it shortens no lease.
+    RenewalShortens,
+    /// A plain renewal creates no owner.
+    RenewalSets,
+    /// A plain renewal that finds another value decides nothing: a waiter may have marked it.
+    RenewalDecides,
+    /// After a plain renewal without an answer no longer extension counts.
+    LostRenewalIsForgotten,
     /// An acquire by the owner lengthens the lease to what it asks for.
     OwnerIsNotLengthened,
     /// Validity counts from before the request was sent.
@@ -73,6 +81,7 @@ struct Budget {
     acquires: [u8; CLIENTS_MAX],
     cancels: u8,
     extensions: u8,
+    renewals: u8,
     /// Ticks that pass while something is in flight.
     slow_ticks: u8,
     lost_connections: u8,
@@ -115,6 +124,7 @@ enum Command {
     Acquire,
     Cancel { attempt: usize },
     Extend { attempt: usize, lease: Ticks },
+    Renew { attempt: usize },
     Release { attempt: usize },
 }
 
@@ -172,7 +182,7 @@ impl Model for Protocol {
         actions.extend(state.arrivals().into_iter().map(Action::Arrive));
         for client in state.clients.iter().filter(|client| client.connection != Connection::Dead) {
             let submit = |command| Action::Submit(client.id, command);
-            actions.extend(state.actions_of(client).into_iter().map(submit));
+            actions.extend(state.actions_of(self.variant, client).into_iter().map(submit));
             let fail = |fault| Action::Fail(client.id, fault);
             actions.extend(state.faults(client).into_iter().map(fail));
         }
@@ -311,7 +321,7 @@ impl State {
         self.clients.iter().any(Client::is_busy)
     }
 
-    fn actions_of(&self, client: &Client) -> Vec<Command> {
+    fn actions_of(&self, variant: Variant, client: &Client) -> Vec<Command> {
         let mut actions_of = Vec::new();
         let mut waits = false;
         for (attempt, what) in client.attempts.iter().enumerate() {
@@ -327,6 +337,9 @@ impl State {
                     if self.left.extensions > 0 && !client.is_extending(attempt) {
                         let extend = |lease| Command::Extend { attempt, lease };
                         actions_of.extend([LEASE, LONGER].map(extend));
+                    }
+                    if self.left.renewals > 0 && client.may_renew(variant, attempt) {
+                        actions_of.push(Command::Renew { attempt });
                     }
                 }
                 Attempt::NotBegun | Attempt::Releasing(_) | Attempt::Ended => {}
@@ -353,6 +366,10 @@ impl State {
             Command::Extend { attempt, lease } => {
                 self.left.extensions -= 1;
                 client.extend(attempt, lease);
+            }
+            Command::Renew { attempt } => {
+                self.left.renewals -= 1;
+                client.renew(attempt);
             }
             Command::Release { attempt } => client.release(attempt),
         }
@@ -471,6 +488,7 @@ const ONCE_EACH: Budget = Budget {
     acquires: [1, 1, 0],
     cancels: 0,
     extensions: 0,
+    renewals: 0,
     slow_ticks: 0,
     lost_connections: 0,
     lost_messages: 0,
@@ -480,6 +498,9 @@ const ONE_TWICE: Budget = Budget { acquires: [2, 1, 0], ..ONCE_EACH };
 const BOTH_TWICE: Budget = Budget { acquires: [2, 2, 0], ..ONCE_EACH };
 const THREE: Budget = Budget { acquires: [1, 1, 1], ..ONCE_EACH };
 const EXTENDED: Budget = Budget { extensions: 2, cancels: 1, slow_ticks: 1, ..ONCE_EACH };
+const RENEWED: Budget = Budget { renewals: 2, extensions: 1, slow_ticks: 1, ..ONCE_EACH };
+const RENEWED_AND_CUT_OFF: Budget =
+    Budget { renewals: 1, extensions: 1, lost_connections: 1, ..ONCE_EACH };
 const SLOW: Budget = Budget { slow_ticks: 2, ..ONE_TWICE };
 const SLOWER: Budget = Budget { slow_ticks: 3, cancels: 1, ..ONCE_EACH };
 const CUT_OFF: Budget = Budget { lost_connections: 1, ..ONE_TWICE };
@@ -511,6 +532,7 @@ fn every_promise_is_kept_on_a_slow_network() {
     assert_keeps_promises(SLOW, 150_000);
     assert_keeps_promises(SLOWER, 50_000);
     assert_keeps_promises(EXTENDED, 50_000);
+    assert_keeps_promises(RENEWED, 50_000);
 }
 
 #[test]
@@ -519,6 +541,7 @@ fn every_promise_is_kept_when_a_connection_or_a_message_is_lost() {
     assert_keeps_promises(CUT_OFF_AND_SLOW, 80_000);
     assert_keeps_promises(CUT_OFF_OF_THREE, 80_000);
     assert_keeps_promises(UNHEARD, 5_000);
+    assert_keeps_promises(RENEWED_AND_CUT_OFF, 50_000);
 }
 
 #[test]
@@ -546,6 +569,10 @@ fn every_rule_is_needed() {
         (Variant::TokenIsUsedAgain, ONE_HOLDER, CUT_OFF),
         (Variant::ExtendShortens, ONE_HOLDER, EXTENDED),
         (Variant::ExtendSets, HOLDERS_OWN, EXTENDED),
+        (Variant::RenewalShortens, HOLDERS_OWN, RENEWED),
+        (Variant::RenewalSets, HOLDERS_OWN, RENEWED),
+        (Variant::RenewalDecides, LOCKS_ARE_KNOWN, RENEWED),
+        (Variant::LostRenewalIsForgotten, HOLDERS_OWN, RENEWED_AND_CUT_OFF),
         (Variant::OwnerIsNotLengthened, ONE_HOLDER, CUT_OFF_AND_SLOW),
         (Variant::ValidFromReply, ONE_HOLDER, SLOW),
         (Variant::ValidFromArrival, ONE_HOLDER, SLOW),

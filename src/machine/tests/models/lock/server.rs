@@ -13,6 +13,8 @@ pub(super) struct Token {
 pub(super) enum Call {
     Acquire(Intent),
     Extend(Ticks),
+    /// Sets the lease to `LEASE`.
+    Renew,
     Release,
 }
 
@@ -97,6 +99,7 @@ impl Server {
         match call {
             Call::Acquire(intent) => self.acquire(variant, token, intent),
             Call::Extend(lease) => self.extend(variant, token, lease),
+            Call::Renew => self.renew(variant, token),
             Call::Release => self.release(variant, token),
         }
     }
@@ -148,6 +151,15 @@ impl Server {
             _ => {}
         }
         Reply::Owner(owned)
+    }
+
+    /// The plain command, which compares the whole value.
+    fn renew(&mut self, variant: Variant, token: Token) -> Reply {
+        let is_equal = self.lock.is_some_and(|lock| lock.token == token && !lock.marked);
+        if is_equal || variant == Variant::RenewalSets {
+            self.set(token, LEASE);
+        }
+        Reply::Owner(is_equal)
     }
 
     fn release(&mut self, variant: Variant, token: Token) -> Reply {
