@@ -19,7 +19,8 @@ async function takes(name: string, options = {}): Promise<void> {
 }
 
 test('the least and the most of a number are allowed, and no more', async () => {
-  await takes('x', { ttl: 50 });
+  // On a busy machine so short a lease may be over before its release.
+  await (await locks.acquire('x', { ttl: 50 })).release();
   await takes('x', { ttl: 9e15 });
   await takes('x', { wait: 0 });
   for (const ttl of [49, 9e15 + 2, 50.5, Number.NaN, Number.POSITIVE_INFINITY]) {
