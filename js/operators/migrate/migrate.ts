@@ -2,18 +2,15 @@
 
 import { readFileSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
-import type { HandLock } from './find/by-hand.js';
 import { findLocks, mayLock } from './find/find.js';
-import type { Fault } from './find/judge.js';
-import type { Finding, FoundLock } from './find/lock.js';
-import type { PackageUse } from './find/packages.js';
+import type { HandLock } from './find/key-command.js';
+import type { Fault, Finding, FoundLock } from './find/lock.js';
 import { loadParser, type Parser } from './find/parser.js';
-import { contains, parse, type Source } from './find/source.js';
+import { parse, type Source } from './find/source.js';
 import { attempt, listSources } from './find/walk.js';
-import { saysTake } from './find/words.js';
+import { adviceByHand, adviceOnPackage } from './report/advice.js';
 import { replaceFile } from './rewrite/edits.js';
-import { ttlOf } from './rewrite/pairs.js';
-import { type Move, type Plan, plan, type ReadFile } from './rewrite/plan.js';
+import { type Plan, plan, type ReadFile } from './rewrite/plan.js';
 import { LEVELS, type Level, RULES } from './rules.js';
 
 /** A file that takes locks. */
@@ -162,41 +159,6 @@ function locksOf({ path, source, locks }: ReadFile, changes: Plan): FoundLock[] 
     }),
   );
   return [...ofPackages, ...ofHand].sort((a, b) => a.line - b.line || a.column - b.column);
-}
-
-type Advice = Pick<FoundLock, 'advice' | 'code' | 'rewritten'>;
-
-function adviceOnPackage({ package: { name } }: PackageUse, move: Move | undefined): Advice {
-  const { dropIn, obstacle } = move ?? {};
-  if (dropIn !== undefined && obstacle === undefined)
-    return { advice: `import ${dropIn.entry} in its place`, rewritten: true };
-  const reason = obstacle === undefined ? '' : `: ${obstacle}`;
-  return { advice: `see docs/migration.md for ${name}${reason}`, rewritten: false };
-}
-
-function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
-  if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
-  return {
-    advice:
-      "with const locks = connectLazily(url, { prefix: '' }), or the client's keyPrefix, it is",
-    code: codeFor(source, lock),
-    rewritten,
-  };
-}
-
-/** The code that replaces a lock, by its form. */
-function codeFor(source: Source, { acquire, releases }: HandLock): string {
-  const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
-  const { expiry } = acquire ?? {};
-  const ttl = expiry === undefined || expiry === 'unknown' ? '10_000' : ttlOf(source, expiry);
-  const apart = `const lock = await locks.tryAcquire(${key}, { ttl: ${ttl} }) … await lock?.release()`;
-  const here = acquire === undefined ? undefined : source.functionOf(acquire.call);
-  if (here === undefined) return apart;
-  if (releases.some(({ call }) => contains(here, call)))
-    return `await locks.request(${key}, { ttl: ${ttl}, wait: 0 }, async () => { … })`;
-  // A function that takes the lock for others may be in another file than its release.
-  if (releases.length > 0 || saysTake(source.nameOfFunction(here))) return apart;
-  return `await locks.tryAcquire(${key}, { ttl: ${ttl}, renew: false, leaveToExpire: true })`;
 }
 
 function commandOf({ form }: HandLock): string {

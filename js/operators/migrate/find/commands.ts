@@ -1,50 +1,19 @@
 /** Commands to Redis, as the clients of Node write them. */
 
-import { basename } from 'node:path';
-import type { ScriptKind, Scripts } from './scripts.js';
+import { isCallback } from './callbacks.js';
+import { readFlags } from './flags.js';
+import type { Expiry, KeyCommand, Verb } from './key-command.js';
+import { readScript } from './script-calls.js';
+import type { Scripts } from './scripts.js';
 import {
   bare,
   type CallExpression,
   calledName,
   isFunction,
   type Node,
-  nameOf,
   receiverOf,
   type Source,
 } from './source.js';
-import { saysLock, wordsOf } from './words.js';
-
-/** What a command does to a key. */
-export type Verb =
-  | 'set'
-  | 'setnx'
-  | 'incr'
-  | 'getset'
-  | 'get'
-  | 'exists'
-  | 'del'
-  | 'expire'
-  | 'watch'
-  | 'script';
-
-/** A command that a call sends. */
-export interface KeyCommand {
-  readonly verb: Verb;
-  readonly call: CallExpression;
-  readonly key: Node | undefined;
-  readonly value?: Node | undefined;
-  /** It writes only if there is no key. */
-  readonly nx?: boolean;
-  /** The expiry that it sets; `unknown` if it may set one. */
-  readonly expiry?: Expiry | 'unknown' | undefined;
-  readonly script?: ScriptKind | undefined;
-}
-
-/** An expiry as the code gives it. */
-export interface Expiry {
-  readonly unit: 'ms' | 's';
-  readonly amount: Node;
-}
 
 const VERBS: Readonly<Record<string, Verb>> = {
   set: 'set',
@@ -69,12 +38,21 @@ const VERBS: Readonly<Record<string, Verb>> = {
   psetex: 'set',
   watch: 'watch',
 };
+
+const EXPIRE: Readonly<Record<string, Omit<Expiry, 'amount'>>> = {
+  expire: { unit: 's' },
+  pexpire: { unit: 'ms' },
+  expireat: { unit: 's', isTime: true },
+  pexpireat: { unit: 'ms', isTime: true },
+};
+
 const GENERIC = /^(call|(send|custom|execute|invoke|run|raw)?_?command)$/i;
 const RUN_SCRIPT =
   /^(eval|evalsha|eval_ro|evalsha_ro|fcall|invokescript|executescript|runscript|execscript|evalscript|runlua|evallua)$/;
 
 /** Methods that other objects have, too, such as `Map`. */
 const COMMON = new Set(['get', 'set', 'exists', 'delete', 'remove']);
+
 /** Calls that only tell of a command: assertions, mocks and logs. */
 const TELLS =
   /^(to[A-Z]|(was|been|not)?calledWith|withArgs|(not)?(deep|strict)*equal|expect|log|error|warn|info|debug|trace)/i;
@@ -188,153 +166,11 @@ function readVerb(
   }
   if (name === 'hsetnx') return { verb, call, key, value: rest[0], nx: true };
   if (verb === 'setnx') {
-    const third = rest.find((each) => !isFunction(each));
+    const third = rest.find((each) => !isCallback(source, each));
     return { verb, call, key, value: second, nx: true, expiry: third && 'unknown' };
   }
+  if (verb === 'expire' && second !== undefined)
+    return { verb, call, key, expiry: { ...EXPIRE[name], amount: second } as Expiry };
   if (verb === 'set') return { verb, call, key, value: second, ...readFlags(source, rest) };
   return { verb, call, key, value: second };
-}
-
-/** What follows key and value of SET: words in any order, or an object. */
-function readFlags(source: Source, rest: readonly Node[]): Pick<KeyCommand, 'nx' | 'expiry'> {
-  let nx = false;
-  let expiry: KeyCommand['expiry'];
-  const others: Node[] = [];
-  for (const [i, each] of rest.entries()) {
-    const word = source.string(each)?.toUpperCase();
-    const next = rest[i + 1];
-    const resolved = source.resolve(each);
-    if (word === 'NX') nx = true;
-    else if ((word === 'EX' || word === 'PX') && next !== undefined)
-      expiry = { unit: word === 'EX' ? 's' : 'ms', amount: next };
-    else if (word === 'EXAT' || word === 'PXAT') expiry = 'unknown';
-    else if (each.type === 'SpreadElement') expiry ??= 'unknown';
-    else if (resolved.type === 'ObjectExpression') {
-      const read = readOptions(source, resolved);
-      nx ||= read.nx === true;
-      expiry ??= read.expiry;
-    } else if (!isFunction(each)) others.push(each);
-  }
-  // SET takes no other words: what is neither a word nor an amount may be a whole expiry, as of a wrapper.
-  if (expiry === undefined && others.length > 0) expiry = 'unknown';
-  return { nx, expiry };
-}
-
-function readOptions(source: Source, options: Node): Pick<KeyCommand, 'nx' | 'expiry'> {
-  let nx = false;
-  let expiry: KeyCommand['expiry'];
-  if (options.type !== 'ObjectExpression') return {};
-  for (const property of options.properties) {
-    if (property.type === 'SpreadElement') {
-      const read = readOptions(source, source.resolve(property.argument));
-      nx ||= read.nx === true;
-      expiry ??= read.expiry ?? 'unknown';
-      continue;
-    }
-    const name = nameOf(property.key).toLowerCase();
-    const value = source.resolve(property.value);
-    if (name === 'nx') nx = !(value.type === 'Literal' && value.value === false);
-    if (name === 'condition' || name === 'mode' || name === 'setmode')
-      nx ||= source.string(value)?.toUpperCase() === 'NX' || /\bNX\b/.test(source.textOf(value));
-    if (name === 'conditionalset')
-      nx ||= /onlyIfDoesNotExist/i.test(source.string(value) ?? source.textOf(value));
-    if (name === 'ex') expiry = { unit: 's', amount: property.value };
-    if (name === 'px') expiry = { unit: 'ms', amount: property.value };
-    if (/^(exat|pxat|ttl)$/.test(name)) expiry = 'unknown';
-    if (name === 'expiration' || name === 'expiry') expiry = readExpiration(source, value);
-  }
-  return { nx, expiry };
-}
-
-/** `{ type: 'PX', value }` of node-redis 5, and `{ type: TimeUnit.Milliseconds, count }` of GLIDE. */
-function readExpiration(source: Source, node: Node): Expiry | 'unknown' {
-  if (node.type !== 'ObjectExpression') return 'unknown';
-  const found: Record<string, Node> = {};
-  for (const property of node.properties)
-    if (property.type === 'Property') found[nameOf(property.key)] = property.value;
-  const amount = found['value'] ?? found['count'];
-  const type = found['type'];
-  if (amount === undefined || type === undefined) return 'unknown';
-  const unit = /^(PX|.*Milliseconds)$/i.test(source.string(type) ?? source.textOf(type))
-    ? 'ms'
-    : 's';
-  return { unit, amount };
-}
-
-function readScript(
-  source: Source,
-  call: CallExpression,
-  args: Node[],
-  scripts: Scripts,
-): KeyCommand | undefined {
-  const [script, second, third] = args;
-  if (script === undefined) return undefined;
-  const kind = scripts.kindOf(script) ?? kindByName(source.textOf(script), placeOf(source, call));
-  if (kind === undefined || kind === 'other') return undefined;
-  return { verb: 'script', call, key: keyOfScript(source, second, third), script: kind };
-}
-
-/** The names of the functions and of the file around a call. */
-function placeOf(source: Source, call: CallExpression): string {
-  const names = source.functionsOf(call).map((each) => source.nameOfFunction(each));
-  return [...names, source.classOf(call)?.id?.name ?? '', basename(source.path)].join(' ');
-}
-
-/** What a script that is not in this file does, by its name, and by the names around its use. */
-function kindByName(name: string, place: string): ScriptKind | undefined {
-  const words = wordsOf(name);
-  const has = (...any: string[]) => any.some((word) => words.includes(word));
-  if (!saysLock(`${name} ${place}`)) return undefined;
-  if (has('unlock', 'release', 'del', 'delete')) return 'release';
-  if (has('extend', 'renew', 'refresh', 'expire', 'prolong', 'keepalive')) return 'extend';
-  return has('acquire', 'lock') ? 'acquire' : undefined;
-}
-
-/** The first key: after the number of keys (ioredis, node-redis 3), or in an object or array. */
-function keyOfScript(
-  source: Source,
-  second: Node | undefined,
-  third: Node | undefined,
-): Node | undefined {
-  if (second === undefined) return undefined;
-  const options = source.resolve(second);
-  if (options.type === 'ArrayExpression') return options.elements[0] ?? undefined;
-  if (options.type === 'ObjectExpression') {
-    for (const property of options.properties) {
-      if (property.type !== 'Property' || nameOf(property.key) !== 'keys') continue;
-      const keys = source.resolve(property.value);
-      return keys.type === 'ArrayExpression' ? (keys.elements[0] ?? undefined) : undefined;
-    }
-    return undefined;
-  }
-  return options.type === 'Literal' && typeof options.value === 'number' ? third : undefined;
-}
-
-/** Whether a call is part of the same MULTI as another: in one chain of methods, or on one transaction. */
-export function sameTransaction(source: Source, a: CallExpression, b: CallExpression): boolean {
-  const [one, two] = [rootOf(source, a), rootOf(source, b)];
-  if (!one.isMulti || !two.isMulti) return false;
-  return one.text === two.text;
-}
-
-/** Whether a call only adds to a MULTI or a pipeline, whose `exec` has the result. */
-export function isQueued(source: Source, call: CallExpression): boolean {
-  return rootOf(source, call).isMulti;
-}
-
-/** The object at the beginning of a chain of calls. */
-function rootOf(source: Source, call: CallExpression): { text: string; isMulti: boolean } {
-  let isMulti = false;
-  let at: Node = call;
-  for (;;) {
-    const receiver = at.type === 'CallExpression' ? receiverOf(at) : undefined;
-    if (receiver === undefined) break;
-    if (at.type === 'CallExpression' && /^(multi|pipeline|batch|transaction)$/.test(calledName(at)))
-      isMulti = true;
-    at = bare(receiver);
-  }
-  const resolved = source.resolve(at);
-  if (resolved.type === 'CallExpression' && /^(multi|pipeline|batch)$/.test(calledName(resolved)))
-    isMulti = true;
-  return { text: source.textOf(at), isMulti };
 }

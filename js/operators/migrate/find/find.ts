@@ -2,9 +2,12 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { findByHand, type HandLock, readCommands } from './by-hand.js';
-import { type Fault, judge } from './judge.js';
+import { findByHand } from './by-hand.js';
+import { judge } from './judge/judge.js';
+import type { HandLock } from './key-command.js';
+import type { Fault } from './lock.js';
 import { findPackages, judgePackages, type PackageUse } from './packages.js';
+import { readCommands } from './read-commands.js';
 import type { ReadScript } from './scripts.js';
 import type { Source } from './source.js';
 

@@ -1,6 +1,7 @@
 /** What the command finds: locks, and what is wrong with each. */
 
 import type { RuleName } from '../rules.js';
+import type { Node } from './source.js';
 
 /** A place in a file, from 1. */
 export interface Place {
@@ -11,6 +12,12 @@ export interface Place {
 /** Something that is wrong with a lock. */
 export interface Finding extends Place {
   readonly rule: RuleName;
+}
+
+/** A rule that a node breaks. */
+export interface Fault {
+  readonly rule: RuleName;
+  readonly node: Node;
 }
 
 /** A lock that code takes, or the import of a package that takes locks. */

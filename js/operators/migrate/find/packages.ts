@@ -1,7 +1,7 @@
 /** The packages that take locks in Redis, and what a file does with them. */
 
-import type { Fault } from './judge.js';
-import { awaitedBetween, isInFinally, isSwallowed } from './releases.js';
+import { skippedRelease } from './cleanup.js';
+import type { Fault } from './lock.js';
 import {
   bare,
   type CallExpression,
@@ -207,19 +207,8 @@ function judgeReleases(source: Source): Fault[] {
         (each) => each !== undefined && textOf(source, each) === holder,
       );
     });
-    if (
-      frees.length === 0 ||
-      frees.some((free) => isInFinally(source, free) || source.functionOf(free) !== here)
-    )
-      return [];
-    const last = frees.at(-1) as CallExpression;
-    const inCatch = frees.some((free) =>
-      [...source.around(free)].some((each) => each.type === 'CatchClause'),
-    );
-    const works = awaitedBetween(source, here, take, frees, last).length > 0;
-    return inCatch || !works || isSwallowed(source, here, take, last)
-      ? []
-      : [{ rule: 'release-not-in-finally', node: last }];
+    const node = skippedRelease(source, here, take, frees);
+    return node === undefined ? [] : [{ rule: 'release-not-in-finally', node }];
   });
 }
 

@@ -1,57 +1,56 @@
-/** Where a release stands: whether an error between it and the acquire skips it. */
+/** Which releases free a lock. */
 
-import {
-  type AnyFunction,
-  type CallExpression,
-  calledName,
-  type Node,
-  type Source,
-} from './source.js';
+import type { KeyCommand } from './key-command.js';
+import { sameKey } from './keys.js';
+import { contains, type Node, type Source } from './source.js';
+import { saysLock, wordsOf } from './words.js';
 
-export function isInFinally(source: Source, node: Node): boolean {
-  return [...source.around(node)].some((each) => {
-    const parent = source.parent(each);
-    if (parent?.type === 'TryStatement' && parent.finalizer === each) return true;
-    return each.type === 'CallExpression' && calledName(each) === 'finally';
-  });
+/** The releases of a lock: those of the same function, if it has any. */
+export function releasesOf(
+  source: Source,
+  acquire: KeyCommand,
+  releases: readonly KeyCommand[],
+): readonly KeyCommand[] {
+  const own = releases.filter((release) => belongs(source, acquire, release));
+  const here = source.functionOf(acquire.call);
+  const inside = own.filter(({ call }) => here !== undefined && contains(here, call));
+  return inside.length > 0 ? inside : own;
 }
 
-export function isInCatch(source: Source, node: Node): boolean {
-  return [...source.around(node)].some(
-    (each) =>
-      each.type === 'CatchClause' ||
-      (each.type === 'CallExpression' && calledName(each) === 'catch'),
+/** Whether a release frees what a command takes. */
+function belongs(source: Source, acquire: KeyCommand, release: KeyCommand): boolean {
+  if (sameKey(source, acquire.key, release.key)) return true;
+  if (release.script !== 'release' && !speaksOfRelease(source, release)) return false;
+  if (
+    release.verb === 'del' &&
+    release.key !== undefined &&
+    !saysLock(source.textOf(release.key))
+  ) {
+    return (
+      source.classOf(acquire.call) === source.classOf(release.call) &&
+      hasSameParameter(source, acquire, release)
+    );
+  }
+  return source.classOf(acquire.call) === source.classOf(release.call);
+}
+
+function hasSameParameter(source: Source, a: KeyCommand, b: KeyCommand): boolean {
+  return saysLock(namesAround(source, a.call)) && saysLock(namesAround(source, b.call));
+}
+
+export function speaksOfRelease(source: Source, { call }: KeyCommand): boolean {
+  return wordsOf(namesAround(source, call)).some((word) =>
+    /^(release|unlock|free|relinquish)/.test(word),
   );
 }
 
-/** The calls between an acquire and the last of its releases that are awaited, and free nothing. */
-export function awaitedBetween(
-  source: Source,
-  here: AnyFunction,
-  take: Node,
-  frees: readonly CallExpression[],
-  last: Node,
-): CallExpression[] {
-  return source
-    .callsWithin(here)
-    .filter(
-      (call) =>
-        call.start > take.end &&
-        call.end < last.start &&
-        !frees.includes(call) &&
-        source.parent(call)?.type === 'AwaitExpression',
-    );
-}
-
-/** Whether a try statement between the two catches what the work throws. */
-export function isSwallowed(source: Source, here: AnyFunction, take: Node, free: Node): boolean {
-  return source
-    .within(here)
-    .some(
-      (each) =>
-        each.type === 'TryStatement' &&
-        each.handler !== null &&
-        each.start > take.end &&
-        each.end < free.start,
-    );
+/** The names of the functions around a node, also of what they are methods of: `Mutex.prototype.take = function () {}`. */
+export function namesAround(source: Source, node: Node): string {
+  const names = source.functionsOf(node).map((each) => {
+    const parent = source.parent(each);
+    return parent?.type === 'AssignmentExpression'
+      ? source.textOf(parent.left)
+      : source.nameOfFunction(each);
+  });
+  return names.join(' ');
 }

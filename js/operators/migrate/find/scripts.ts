@@ -42,42 +42,77 @@ function kindOfScript(text: string): ScriptKind | undefined {
 /** Reads the text of a script's file, which a path in the code names; undefined if there is none. */
 export type ReadScript = (name: string) => string | undefined;
 
+/** A script, and what it does. */
+export interface Script {
+  readonly kind: ScriptKind | 'other';
+  readonly text: string;
+}
+
 /** A script in the code, or the name of its file. */
-export interface FoundScript {
+export interface FoundScript extends Script {
   readonly node: Node;
   readonly kind: ScriptKind;
+}
+
+/** An expiry that a script sets: a number, or the place of an argument, from 1. */
+export interface ScriptExpiry {
+  readonly unit: 'ms' | 's';
+  readonly amount: number | { readonly argument: number };
+}
+
+const AMOUNT = /(?:tonumber\s*\(\s*)?(?:ARGV\s*\[\s*(\d+)\s*\]|(\d+))/.source;
+const EXPIRIES = [
+  `["'](px|ex)\\\\?["']\\s*,\\s*${AMOUNT}`,
+  `["'](p?expire)\\\\?["']\\s*,[^,()]+,\\s*${AMOUNT}`,
+  `["'](p?setex)\\\\?["']\\s*,[^,()]+,\\s*${AMOUNT}`,
+].map((each) => new RegExp(each, 'i'));
+
+/** The expiry that a script sets; undefined if it cannot be read. */
+export function expiryOfScript(text: string): ScriptExpiry | undefined {
+  let plain = text;
+  for (const [, name, value] of text.matchAll(
+    /\blocal\s+(\w+)\s*=\s*(?:tonumber\s*\(\s*)?(ARGV\s*\[\s*\d+\s*\])/g,
+  ))
+    plain = plain.replace(new RegExp(`\\b${name}\\b`, 'g'), value as string);
+  const [, word = '', argument, number] =
+    EXPIRIES.map((each) => each.exec(plain)).find((each) => each !== null) ?? [];
+  if (word === '') return undefined;
+  return {
+    unit: /^p/i.test(word) ? 'ms' : 's',
+    amount: argument === undefined ? Number(number) : { argument: Number(argument) },
+  };
 }
 
 /** The scripts of locks in a file. */
 export class Scripts {
   readonly found: readonly FoundScript[];
   /** The methods that `defineCommand` or the option `scripts` makes of scripts. */
-  readonly methods: ReadonlyMap<string, ScriptKind>;
+  readonly methods: ReadonlyMap<string, FoundScript>;
   readonly #source: Source;
 
   constructor(source: Source, readFile: ReadScript) {
     this.#source = source;
     this.found = findScripts(source, readFile);
-    const named = this.found.flatMap(({ node, kind }): [string, ScriptKind][] => {
-      const name = methodOf(source, node);
-      return name === undefined ? [] : [[name, kind]];
+    const named = this.found.flatMap((script): [string, FoundScript][] => {
+      const name = methodOf(source, script.node);
+      return name === undefined ? [] : [[name, script]];
     });
     this.methods = new Map(named);
   }
 
   /**
-   * What the script does that an expression stands for, also the hash of a loaded one: `other` if that is nothing to a
+   * The script that an expression stands for, also by the hash of a loaded one: of the kind `other` if it is nothing to a
    * lock, undefined if the file does not have it.
    */
-  kindOf(expression: Node): ScriptKind | 'other' | undefined {
+  scriptOf(expression: Node): Script | undefined {
     const node = this.#source.resolve(expression);
     const text = this.#source.string(node);
-    if (text !== undefined && isScript(text)) return kindOfScript(text) ?? 'other';
+    if (text !== undefined && isScript(text)) return { kind: kindOfScript(text) ?? 'other', text };
     const inside = this.found.find((script) => contains(node, script.node));
-    if (inside !== undefined) return inside.kind;
+    if (inside !== undefined) return inside;
     if (node.type !== 'CallExpression' && node.type !== 'NewExpression') return undefined;
     const loaded = node.arguments.map((each) => this.#source.resolve(each));
-    return this.found.find((script) => loaded.some((each) => contains(each, script.node)))?.kind;
+    return this.found.find((script) => loaded.some((each) => contains(each, script.node)));
   }
 }
 
@@ -94,7 +129,7 @@ function findScripts(source: Source, readFile: ReadScript): FoundScript[] {
     // Its parts are no scripts of their own.
     end = node.end;
     const kind = kindOfScript(script);
-    if (kind !== undefined) found.push({ node, kind });
+    if (kind !== undefined) found.push({ node, kind, text: script });
   }
   return found;
 }

@@ -92,6 +92,7 @@ export class Source {
     };
     if (node.type === 'VariableDeclarator' && node.id.type === 'Identifier')
       note(node.id.name, node.init);
+    if (node.type === 'FunctionDeclaration' && node.id) note(node.id.name, node);
     if (node.type === 'PropertyDefinition') note(`.${nameOf(node.key)}`, node.value);
     if (node.type === 'Property' && node.kind === 'init') note(`.${nameOf(node.key)}`, node.value);
     if (node.type === 'TSEnumMember') note(`.${nameOf(node.id)}`, node.initializer);

@@ -3,10 +3,11 @@
  * the same function.
  */
 
-import { type HandLock, sameKey } from '../find/by-hand.js';
-import type { Expiry } from '../find/commands.js';
+import type { HandLock } from '../find/key-command.js';
+import { sameKey } from '../find/keys.js';
 import { bare, type Node, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
+import { ttlOf } from './ttl.js';
 
 /** A lock that can be rewritten for sure, by its parts. */
 interface Pair {
@@ -165,15 +166,6 @@ function onlyUrl(options: Node): Node | undefined {
     property.key.type === 'Identifier' &&
     property.key.name === 'url';
   return isUrl ? property.value : undefined;
-}
-
-/** An expiry as an option of holdfast, in ms. */
-export function ttlOf(source: Source, { unit, amount }: Expiry): string {
-  const text = source.textOf(amount);
-  if (unit === 'ms') return text;
-  const seconds = amount.type === 'Literal' ? Number(amount.value) : Number.NaN;
-  if (Number.isInteger(seconds)) return `${seconds * 1_000}`;
-  return amount.type === 'Identifier' ? `${text} * 1000` : `(${text}) * 1000`;
 }
 
 /** The declaration of a value that only these calls use. */

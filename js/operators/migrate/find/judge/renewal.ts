@@ -1,0 +1,69 @@
+/** Whether something renews a lock, and what. */
+
+import type { Commands, HandLock, KeyCommand } from '../key-command.js';
+import { sameKey } from '../keys.js';
+import type { Fault } from '../lock.js';
+import { type CallExpression, calledName, contains, type Source } from '../source.js';
+import { wordsOf } from '../words.js';
+
+const RENEWS = /^(extend|renew|refresh|heartbeat|prolong|keepalive|keepalive|reacquire|touch)/;
+
+export function judgeRenewal(
+  source: Source,
+  lock: HandLock,
+  acquire: KeyCommand,
+  commands: Commands,
+): Fault[] {
+  const timer = source
+    .calls()
+    .filter((call) => /^set(Interval|Timeout)$/.test(calledName(call)))
+    .find((call) => isRenewedBy(source, call, acquire, commands));
+  if (timer !== undefined) return [{ rule: 'renewal-on-event-loop', node: timer }];
+  if (/^(check|blind|incr)$/.test(lock.form) || mayBeRenewed(source, acquire, commands)) return [];
+  if (lock.releases.length === 0 || acquire.expiry === undefined) return [];
+  return [{ rule: 'no-renewal', node: acquire.call }];
+}
+
+/** Whether a timer sets the expiry of the lock, or calls a function that says so. */
+function isRenewedBy(
+  source: Source,
+  timer: CallExpression,
+  acquire: KeyCommand,
+  { all }: Commands,
+): boolean {
+  const [callback] = timer.arguments;
+  if (callback === undefined) return false;
+  const body = source.resolve(callback);
+  const renews = all.some(
+    ({ call, verb, script, key }) =>
+      contains(body, call) &&
+      (script === 'extend' || (verb === 'expire' && sameKey(source, key, acquire.key))),
+  );
+  const calls = body.type === 'CallExpression' ? [body] : source.callsWithin(body);
+  return (
+    renews ||
+    isRenewal(source.textOf(callback)) ||
+    calls.some((call) => isRenewal(calledName(call)))
+  );
+}
+
+/** Whether the file extends a lock somewhere, or names a function that does. */
+function mayBeRenewed(source: Source, acquire: KeyCommand, { all, scripts }: Commands): boolean {
+  const expiries = all.filter(
+    ({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key),
+  );
+  return (
+    expiries.length > 1 ||
+    scripts.some(({ kind }) => kind === 'extend') ||
+    all.some(({ script }) => script === 'extend') ||
+    source.nodes.some(
+      (each) => each.type === 'Identifier' && RENEWS.test(wordsOf(each.name)[0] ?? ''),
+    )
+  );
+}
+
+function isRenewal(name: string): boolean {
+  return /^(extend|renew|prolong)$|^(extend|renew|refresh|prolong)\w*(lock|lease|leader)/i.test(
+    name,
+  );
+}

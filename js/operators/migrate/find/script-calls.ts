@@ -1,0 +1,113 @@
+/** Calls that run a script. */
+
+import { basename } from 'node:path';
+import type { KeyCommand } from './key-command.js';
+import { expiryOfScript, type Script, type ScriptKind, type Scripts } from './scripts.js';
+import { bare, type CallExpression, calledName, type Node, nameOf, type Source } from './source.js';
+import { saysLock, wordsOf } from './words.js';
+
+/** The options of node-redis and GLIDE. */
+const KEYS = /^keys$/;
+const ARGUMENTS = /^(arguments|args)$/;
+
+export function readScript(
+  source: Source,
+  call: CallExpression,
+  args: Node[],
+  scripts: Scripts,
+): KeyCommand | undefined {
+  const [script, second, third] = args;
+  if (script === undefined) return undefined;
+  const found = scripts.scriptOf(script);
+  const kind = found?.kind ?? kindByName(source.textOf(script), placeOf(source, call));
+  if (kind === undefined || kind === 'other') return undefined;
+  const expiry = found && kind === 'acquire' ? readExpiry(source, found, args.slice(1)) : undefined;
+  return { verb: 'script', call, key: keyOfScript(source, second, third), script: kind, expiry };
+}
+
+/** The call of a script that `defineCommand` or the option `scripts` has made a method. */
+export function readOwnCommand(
+  source: Source,
+  call: CallExpression,
+  scripts: Scripts,
+): KeyCommand | undefined {
+  const found = scripts.methods.get(calledName(call));
+  if (found === undefined || bare(call.callee).type !== 'MemberExpression') return undefined;
+  const isCounted = isCount(call.arguments[0]);
+  const args = isCounted ? call.arguments : [undefined, ...call.arguments];
+  const expiry = found.kind === 'acquire' ? readExpiry(source, found, args, 1) : undefined;
+  return { verb: 'script', call, key: args[1], script: found.kind, expiry };
+}
+
+/** The expiry that a script sets; `rest` are the arguments after the script. */
+function readExpiry(
+  source: Source,
+  { text }: Script,
+  rest: readonly (Node | undefined)[],
+  keys = keyCount(rest[0]),
+): KeyCommand['expiry'] {
+  const expiry = expiryOfScript(text);
+  if (expiry === undefined) return undefined;
+  const { unit, amount } = expiry;
+  if (typeof amount === 'number') return { unit, amount };
+  const options = rest[0] === undefined ? undefined : source.resolve(rest[0]);
+  const listed =
+    options?.type === 'ObjectExpression' ? listIn(source, options, ARGUMENTS) : undefined;
+  const found = listed?.[amount.argument - 1] ?? rest[keys + amount.argument];
+  return found === undefined ? 'unknown' : { unit, amount: found };
+}
+
+/** How many keys a call names before its arguments, as it says itself. */
+function keyCount(node: Node | undefined): number {
+  return node?.type === 'Literal' ? Number(node.value) : Number.NaN;
+}
+
+function isCount(node: Node | undefined): boolean {
+  return node?.type === 'Literal' && typeof node.value === 'number';
+}
+
+/** The list that a property of options has. */
+function listIn(
+  source: Source,
+  options: Node,
+  name: RegExp,
+): readonly (Node | undefined)[] | undefined {
+  if (options.type !== 'ObjectExpression') return undefined;
+  for (const property of options.properties) {
+    if (property.type !== 'Property' || !name.test(nameOf(property.key))) continue;
+    const list = source.resolve(property.value);
+    return list.type === 'ArrayExpression'
+      ? list.elements.map((each) => each ?? undefined)
+      : undefined;
+  }
+  return undefined;
+}
+
+/** The names of the functions and of the file around a call. */
+function placeOf(source: Source, call: CallExpression): string {
+  const names = source.functionsOf(call).map((each) => source.nameOfFunction(each));
+  return [...names, source.classOf(call)?.id?.name ?? '', basename(source.path)].join(' ');
+}
+
+/** What a script that is not in this file does, by its name, and by the names around its use. */
+function kindByName(name: string, place: string): ScriptKind | undefined {
+  const words = wordsOf(name);
+  const has = (...any: string[]) => any.some((word) => words.includes(word));
+  if (!saysLock(`${name} ${place}`)) return undefined;
+  if (has('unlock', 'release', 'del', 'delete')) return 'release';
+  if (has('extend', 'renew', 'refresh', 'expire', 'prolong', 'keepalive')) return 'extend';
+  return has('acquire', 'lock') ? 'acquire' : undefined;
+}
+
+/** The first key: after the number of keys (ioredis, node-redis 3), or in an object or array. */
+function keyOfScript(
+  source: Source,
+  second: Node | undefined,
+  third: Node | undefined,
+): Node | undefined {
+  if (second === undefined) return undefined;
+  const options = source.resolve(second);
+  if (options.type === 'ArrayExpression') return options.elements[0] ?? undefined;
+  if (options.type === 'ObjectExpression') return listIn(source, options, KEYS)?.[0];
+  return isCount(options) ? third : undefined;
+}
