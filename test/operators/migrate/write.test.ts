@@ -251,3 +251,99 @@ test('the code to paste fits the form of the lock', async () => {
   assert.match(codes[1] ?? '', /^await locks\.request\('a:lock', { ttl: 5000/);
   assert.match(codes[2] ?? '', /ttl: 5000, renew: false, leaveToExpire: true/);
 });
+
+/** Ways to take a lock with an expiry, and what it is in ms. */
+const EXPIRIES: readonly (readonly [code: string, ttl: string])[] = [
+  ["await redis.set('lock', id, 'PX', 60_000, 'NX')", '60_000'],
+  ["await redis.set('lock', id, 'PX', '60000', 'NX')", '60000'],
+  ["await redis.set('lock', id, 'NX', 'EX', 60)", '60000'],
+  [
+    "await redis.set('lock', id, { NX: true, EX: config.lock.seconds })",
+    'config.lock.seconds * 1000',
+  ],
+  ["await redis.set('lock', id, 'EX', String(TTL), 'NX')", 'TTL * 1000'],
+  ["await redis.set('lock', id, 'EX', `${TTL}`, 'NX')", 'TTL * 1000'],
+  ["await redis.set('lock', id, 'EX', TTL.toString(), 'NX')", 'TTL * 1000'],
+  ["await redis.set('lock', id, 'EX', 5 * 60, 'NX')", '5 * 60 * 1000'],
+  ["await redis.set('lock', id, 'EX', TTL + 1, 'NX')", '(TTL + 1) * 1000'],
+  ["await redis.set('lock', id, 'EX', ms / 1000, 'NX')", 'ms'],
+  ["await redis.set('lock', id, 'EX', 0.5, 'NX')", '500'],
+  ["await redis.set('lock', id, 'PXAT', Date.now() + 60_000, 'NX')", '60_000'],
+  ["await redis.set('lock', id, 'EXAT', Math.floor(Date.now() / 1000) + 60, 'NX')", '60000'],
+  ["await redis.set('lock', id, 'PXAT', end, 'NX')", 'end - Date.now()'],
+  ["await redis.set('lock', id, { NX: true, EXAT: end })", 'end * 1000 - Date.now()'],
+  [
+    "await redis.set('lock', id, { condition: 'NX', expiration: { type: 'EX', value: 60 } })",
+    '60000',
+  ],
+  [
+    "await redis.set('lock', id, { condition: 'NX', expiration: { type: 'PXAT', value: end } })",
+    'end - Date.now()',
+  ],
+  [
+    "await glide.set('lock', id, { conditionalSet: 'onlyIfDoesNotExist', expiry: { type: TimeUnit.Seconds, count: 60 } })",
+    '60000',
+  ],
+  [
+    "await glide.set('lock', id, { conditionalSet: 'onlyIfDoesNotExist', expiry: { type: TimeUnit.UnixMilliseconds, count: end } })",
+    'end - Date.now()',
+  ],
+  ["(await redis.setnx('lock', id)) && (await redis.expire('lock', 60))", '60000'],
+  ["(await redis.setnx('lock', id)) && (await redis.pexpire('lock', TTL))", 'TTL'],
+  [
+    "(await redis.setnx('lock', id)) && (await redis.expireat('lock', end))",
+    'end * 1000 - Date.now()',
+  ],
+  ["(await redis.setnx('lock', id)) && (await redis.pexpireat('lock', end))", 'end - Date.now()'],
+  ["!(await redis.get('lock')) && (await redis.setex('lock', 60, id))", '60000'],
+  ["!(await redis.get('lock')) && (await redis.psetex('lock', TTL, id))", 'TTL'],
+  ["await redis.multi().setnx('lock', id).expire('lock', 60).exec()", '60000'],
+  [
+    "await redis.setnx('lock', Date.now() + TTL + 1), (await redis.get('lock')) < Date.now()",
+    'TTL',
+  ],
+  [
+    "await redis.eval(\"return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])\", 1, 'lock', id, TTL)",
+    'TTL',
+  ],
+  [
+    "await redis.eval(\"return redis.call('set', KEYS[1], ARGV[1], 'NX', 'EX', 60)\", 1, 'lock', id)",
+    '60000',
+  ],
+  [
+    "await redis.eval(\"local ttl = tonumber(ARGV[2]) if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then return redis.call('expire', KEYS[1], ttl) end\", { keys: ['lock'], arguments: [id, `${TTL}`] })",
+    'TTL * 1000',
+  ],
+  ["await redis.setNX('lock', id, 60)", '…'],
+];
+
+test('the code to paste has the expiry of the old code, in ms', async () => {
+  const folder = folderOf(
+    Object.fromEntries(
+      EXPIRIES.map(([code], i) => [
+        `${i}.js`,
+        `export async function acquireLock(id, ms, end) {\n  if (${code}) return true;\n}\nexport const releaseLock = () => redis.del('lock');\n`,
+      ]),
+    ),
+  );
+  const { found } = await reportOf(folder);
+  const codes = new Map(found.map(({ path, locks }) => [path, locks[0]?.code]));
+  for (const [i, [code, ttl]] of EXPIRIES.entries())
+    assert.equal(
+      codes.get(`${i}.js`),
+      `const lock = await locks.tryAcquire('lock', { ttl: ${ttl} }) … await lock?.release()`,
+      code,
+    );
+});
+
+test('the code to paste names no expiry if the old code has none', async () => {
+  const folder = folderOf({
+    'a.js':
+      "export const acquireLock = () => redis.setnx('lock', id);\nexport const releaseLock = () => redis.del('lock');\n",
+  });
+  const { found } = await reportOf(folder);
+  assert.equal(
+    found[0]?.locks[0]?.code,
+    "const lock = await locks.tryAcquire('lock') … await lock?.release()",
+  );
+});

@@ -1,7 +1,7 @@
 /** Finds locks that code takes by commands of its own. */
 
 import { basename } from 'node:path';
-import { laterExpiry } from './expiries.js';
+import { lateExpiry } from './expiries.js';
 import type { Commands, HandLock, KeyCommand } from './key-command.js';
 import { isBlind, isCheckedBefore, isTakenByCount } from './odd-forms.js';
 import { releasesOf } from './releases.js';
@@ -21,7 +21,7 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
     // A key that is looked at, set and left to expire may lock an account.
     if ((form === 'check' || form === 'blind') && own.length === 0) return;
     if (score(source, acquire, own, scripts) < enough) return;
-    const expiry = acquire.expiry ?? laterExpiry(source, acquire, all)?.expiry;
+    const expiry = acquire.expiry ?? lateExpiry(source, acquire, all);
     found.push({ acquire, node: acquire.call, form, releases: own, expiry });
   };
   for (const command of all) {

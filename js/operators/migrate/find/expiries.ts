@@ -1,10 +1,26 @@
-/** Expiries that a command of their own sets. */
+/** Expiries that the command does not set that takes the lock. */
 
 import { routineOf } from './callbacks.js';
 import type { KeyCommand } from './key-command.js';
 import { sameKey } from './keys.js';
-import { contains, type Source } from './source.js';
+import { contains, type Node, type Source } from './source.js';
 import { sameTransaction } from './transactions.js';
+
+/** A time that code reads, and a name that it may have. */
+const CLOCK = /Date\.now\(\)|new Date\b|getTime\(\)|\b(moment|dayjs)\(/;
+const TIME = /^(now|expires?|expiry|expiration|expires?_?at|deadline|until)$/i;
+
+/** The expiry that the code gives a lock that is taken without one: by a later command, or as a time in the value. */
+export function lateExpiry(
+  source: Source,
+  acquire: KeyCommand,
+  all: readonly KeyCommand[],
+): KeyCommand['expiry'] {
+  const later = laterExpiry(source, acquire, all);
+  if (later !== undefined) return later.expiry;
+  if (acquire.value === undefined || !endsByClock(source, acquire, all)) return undefined;
+  return { unit: 'ms', isTime: true, amount: source.resolve(acquire.value) };
+}
 
 /** The command that sets the expiry of a lock: in the same MULTI, or else in the same function, or else anywhere. */
 export function laterExpiry(
@@ -21,5 +37,36 @@ export function laterExpiry(
     later.find(({ call }) => sameTransaction(source, call, acquire.call)) ??
     later.find(({ call }) => contains(here, call)) ??
     later[0]
+  );
+}
+
+/** Whether the value is a time, which code that reads the key compares with its clock. */
+export function endsByClock(
+  source: Source,
+  acquire: KeyCommand,
+  all: readonly KeyCommand[],
+): boolean {
+  if (acquire.value === undefined || !isTime(source, acquire.value)) return false;
+  const reads = all.some(
+    ({ verb, key }) => (verb === 'get' || verb === 'getset') && sameKey(source, key, acquire.key),
+  );
+  return (
+    reads &&
+    source.nodes.some(
+      (each) =>
+        each.type === 'BinaryExpression' &&
+        /^[<>]=?$/.test(each.operator) &&
+        [each.left, each.right].some((side) => isTime(source, side)),
+    )
+  );
+}
+
+/** Whether an expression is a time, by what it reads or by its name: a text that speaks of one is none. */
+function isTime(source: Source, given: Node): boolean {
+  const node = source.resolve(given);
+  if (node.type === 'Literal') return false;
+  return [node, given].some(
+    (each) =>
+      CLOCK.test(source.textOf(each)) || (each.type === 'Identifier' && TIME.test(each.name)),
   );
 }

@@ -19,7 +19,7 @@ const HINTS =
 export function mayLock(text: string): boolean {
   return (
     HINTS.test(text) ||
-    (/redis/i.test(text) && /lock|mutex/i.test(text) && /\.(?:set|setex|incr)\w*\(/i.test(text))
+    (/redis/i.test(text) && /lock|mutex/i.test(text) && /\.(?:p?set|incr)\w*\(/i.test(text))
   );
 }
 

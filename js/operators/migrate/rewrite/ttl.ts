@@ -21,10 +21,16 @@ function inMs(source: Source, node: Node, unit: Expiry['unit']): string {
     return typeof node.value === 'number' ? text : `${number}`;
   }
   if (unit === 'ms') return text;
+  if (node.type === 'BinaryExpression' && node.operator === '/' && isThousand(source, node.right))
+    return source.textOf(node.left);
   const isOneTerm =
     /^(Identifier|MemberExpression|CallExpression|ChainExpression)$/.test(node.type) ||
     (node.type === 'BinaryExpression' && /^[*/]$/.test(node.operator));
   return `${isOneTerm ? text : `(${text})`} * 1000`;
+}
+
+function isThousand(source: Source, node: Node): boolean {
+  return /^1(_?000|e3)$/.test(source.textOf(node));
 }
 
 /** A number that the old code wrote as a text: `String(ttl)`, `ttl.toString()`, `${ttl}`. */
@@ -51,6 +57,8 @@ function lengthOf(source: Source, node: Node): Node | undefined {
     /^(Date\.now\(\)|Math\.(floor|round|ceil|trunc)\(Date\.now\(\) ?\/ ?1_?000\))$/.test(
       source.textOf(bare(side)),
     );
+  // One ms more makes sure that the old lock has ended.
+  if (source.textOf(node.right) === '1') return lengthOf(source, bare(node.left));
   if (isClock(node.left)) return plain(source, node.right);
   return isClock(node.right) ? plain(source, node.left) : undefined;
 }

@@ -1,15 +1,10 @@
 /** Whether a crash or a clock may keep a lock too long, or free it too early. */
 
-import { laterExpiry } from '../expiries.js';
+import { endsByClock, laterExpiry } from '../expiries.js';
 import type { Commands, HandLock, KeyCommand } from '../key-command.js';
-import { sameKey } from '../keys.js';
 import type { Fault } from '../lock.js';
-import type { Node, Source } from '../source.js';
+import type { Source } from '../source.js';
 import { sameTransaction } from '../transactions.js';
-
-/** A time that code reads, and a name that it may have. */
-const CLOCK = /Date\.now\(\)|new Date\b|getTime\(\)|\b(moment|dayjs)\(/;
-const TIME = /^(now|expires?|expiry|expiration|expires?_?at|deadline|until)$/i;
 
 export function judgeExpiry(
   source: Source,
@@ -39,31 +34,4 @@ function judgeLateExpiry(source: Source, acquire: KeyCommand, { all }: Commands)
   // An expiry of some other key may be that of this one, by another name.
   if (all.some(({ verb }) => verb === 'expire')) return [];
   return [{ rule: 'no-expiry', node: acquire.call }];
-}
-
-/** Whether the value is a time, which code that reads the key compares with its clock. */
-function endsByClock(source: Source, acquire: KeyCommand, all: readonly KeyCommand[]): boolean {
-  if (acquire.value === undefined || !isTime(source, acquire.value)) return false;
-  const reads = all.some(
-    ({ verb, key }) => (verb === 'get' || verb === 'getset') && sameKey(source, key, acquire.key),
-  );
-  return (
-    reads &&
-    source.nodes.some(
-      (each) =>
-        each.type === 'BinaryExpression' &&
-        /^[<>]=?$/.test(each.operator) &&
-        [each.left, each.right].some((side) => isTime(source, side)),
-    )
-  );
-}
-
-/** Whether an expression is a time, by what it reads or by its name: a text that speaks of one is none. */
-function isTime(source: Source, given: Node): boolean {
-  const node = source.resolve(given);
-  if (node.type === 'Literal') return false;
-  return [node, given].some(
-    (each) =>
-      CLOCK.test(source.textOf(each)) || (each.type === 'Identifier' && TIME.test(each.name)),
-  );
 }
