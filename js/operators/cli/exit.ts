@@ -26,6 +26,8 @@ export const Exit = {
   Unavailable: 69,
   /** A defect of holdfast. */
   Internal: 70,
+  /** A file could not be written. */
+  NotWritten: 73,
   /** Another client holds the lock. */
   Conflict: 75,
   /** The lock was lost while the command ran, so the command was stopped. */
@@ -44,6 +46,7 @@ export const EXIT_CODES = `Exit codes:
   64   wrong usage; nothing was sent
   69   the servers cannot be reached, or refused; ui cannot listen; migrate has no parser
   70   a defect of holdfast
+  73   a file could not be written (migrate --write)
 `;
 
 /** An error of the command line itself. */

@@ -70,6 +70,7 @@ async function run(
   if (sarif === true) printJson(asSarif(report, version()));
   else if (json === true) printJson(report);
   else print(asText(report, (how, text) => paint(process.stdout, PAINTS[how], printable(text))));
+  if (report.unchanged.length > 0) return Exit.NotWritten;
   const worst = worstOf(report);
   if (failOn === undefined || worst === undefined) return Exit.Done;
   return LEVELS.indexOf(worst) <= LEVELS.indexOf(failOn) ? Exit.No : Exit.Done;

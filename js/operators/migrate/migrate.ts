@@ -9,8 +9,8 @@ import { loadParser, type Parser } from './find/parser.js';
 import { parse, type Source } from './find/source.js';
 import { attempt, listSources } from './find/walk.js';
 import { adviceByHand, adviceOnPackage } from './report/advice.js';
-import { replaceFile } from './rewrite/edits.js';
 import { type Plan, plan, type ReadFile } from './rewrite/plan.js';
+import { writeAll } from './rewrite/write.js';
 import { LEVELS, type Level, RULES } from './rules.js';
 
 /** A file that takes locks. */
@@ -36,8 +36,10 @@ export interface Report {
   readonly found: readonly FoundFile[];
   /** The files that `--write` changes. */
   readonly changes: readonly string[];
-  /** Whether they are changed. */
-  readonly written: boolean;
+  /** Those of them that this run has changed. */
+  readonly changed: readonly string[];
+  /** Those of them that this run could not change. */
+  readonly unchanged: readonly Unread[];
 }
 
 /** Longer files are generated. */
@@ -75,22 +77,25 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
     if (typeof file === 'string') note(path, file);
     else if (file.locks.byHand.length + file.locks.uses.length > 0) read.push(file);
   }
-  const changes = plan(
+  const planned = plan(
     parser,
     read,
     paths.map((each) => resolve(each)),
     version,
   );
-  if (write) for (const [path, text] of changes.texts) replaceFile(path, text);
+  const { changed, unchanged } = write
+    ? await writeAll(planned.changes)
+    : { changed: [], unchanged: [] };
   const found = read
-    .map((file) => ({ path: short(file.path), locks: locksOf(file, changes) }))
+    .map((file) => ({ path: short(file.path), locks: locksOf(file, planned) }))
     .filter(({ locks }) => locks.length > 0);
   return {
     files: files.length,
     unread,
     found,
-    changes: [...changes.texts.keys()].map(short),
-    written: write,
+    changes: planned.changes.map(({ path }) => short(path)),
+    changed: changed.map(short),
+    unchanged: unchanged.map(({ path, reason }) => ({ path: short(path), reason })),
   };
 }
 

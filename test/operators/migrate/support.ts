@@ -58,6 +58,8 @@ export interface Report {
   readonly unread: readonly { readonly path: string; readonly reason: string }[];
   readonly found: readonly { readonly path: string; readonly locks: readonly Lock[] }[];
   readonly changes: readonly string[];
+  readonly changed: readonly string[];
+  readonly unchanged: readonly { readonly path: string; readonly reason: string }[];
 }
 
 /** Runs the command in a folder. */

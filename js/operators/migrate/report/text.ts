@@ -10,15 +10,15 @@ export type Tint = (how: Level | 'title' | 'aside', text: string) => string;
 /** Writes each lock with what is wrong with it, and then the rules that were broken. */
 export function asText(report: Report, tint: Tint): string {
   const locks = report.found.flatMap(({ path, locks }) =>
-    locks.flatMap((lock) => [...linesOf(path, lock, report.written, tint), '']),
+    locks.flatMap((lock) => [...linesOf(path, lock, report.changed.includes(path), tint), '']),
   );
   const unread = report.unread.map(({ path, reason }) => `${path}: not read: ${reason}`);
   return [...locks, ...unread, ...summary(report, tint)].join('\n');
 }
 
-function linesOf(path: string, lock: FoundLock, written: boolean, tint: Tint): string[] {
+function linesOf(path: string, lock: FoundLock, isChanged: boolean, tint: Tint): string[] {
   const { line, column, by, key, findings, advice, code, rewritten } = lock;
-  const change = rewritten ? (written ? 'changed to: ' : '--write: ') : '';
+  const change = rewritten ? (isChanged ? 'changed to: ' : '--write: ') : '';
   return [
     `${tint('title', `${path}:${line}:${column}`)} ${by}${key === null ? '' : ` ${key}`}`,
     ...findings.map(({ rule, line, column }) => {
@@ -30,7 +30,8 @@ function linesOf(path: string, lock: FoundLock, written: boolean, tint: Tint): s
   ];
 }
 
-function summary({ files, found, changes, written }: Report, tint: Tint): string[] {
+function summary(report: Report, tint: Tint): string[] {
+  const { files, found } = report;
   const locks = found.flatMap((each) => each.locks);
   const head = `${count(locks.length, 'lock')} in ${count(found.length, 'file')} of ${files}`;
   const counts = new Map<RuleName, number>();
@@ -43,15 +44,17 @@ function summary({ files, found, changes, written }: Report, tint: Tint): string
     ([rule, times]) =>
       `${`${times}`.padStart(5)}  ${tint(RULES[rule].level, rule.padEnd(wide))}  ${tint('aside', docsOf(rule))}`,
   );
-  return [tint('title', head), ...rows, ...changed(changes, written)];
+  return [tint('title', head), ...rows, ...changesOf(report)];
 }
 
-function changed(changes: readonly string[], written: boolean): string[] {
-  if (changes.length === 0) return [];
-  const files = `${count(changes.length, 'file')}: ${changes.join(', ')}`;
-  return written
-    ? [`Changed ${files}.`, 'Run npm install holdfast, and your tests.']
-    : [`--write changes ${files}.`];
+function changesOf({ changes, changed, unchanged }: Report): string[] {
+  const filesOf = (paths: readonly string[]) =>
+    `${count(paths.length, 'file')}: ${paths.join(', ')}`;
+  const failed = unchanged.map(({ path, reason }) => `${path}: not changed: ${reason}`);
+  if (changed.length > 0)
+    return [...failed, `Changed ${filesOf(changed)}.`, 'Run npm install holdfast, and your tests.'];
+  if (failed.length > 0) return [...failed, 'No file is changed.'];
+  return changes.length === 0 ? [] : [`--write changes ${filesOf(changes)}.`];
 }
 
 function count(number: number, noun: string): string {

@@ -1,7 +1,4 @@
-/** Changes of a text, and how they get into a file. */
-
-import { chmodSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+/** Changes of a text. */
 
 /** A part of a text, and what replaces it. */
 export interface Edit {
@@ -21,18 +18,4 @@ export function applyEdits(text: string, edits: readonly Edit[]): string {
     at = edit.end;
   }
   return result + text.slice(at);
-}
-
-/** Replaces a file in one step, with its rights: a reader sees the old or the new text, whole. */
-export function replaceFile(path: string, text: string): void {
-  const file = realpathSync(path);
-  const draft = join(dirname(file), `.${basename(file)}.${process.pid}.tmp`);
-  try {
-    writeFileSync(draft, text, { flag: 'wx' });
-    chmodSync(draft, statSync(file).mode);
-    renameSync(draft, file);
-  } catch (error) {
-    rmSync(draft, { force: true });
-    throw error;
-  }
 }

@@ -30,7 +30,10 @@ function rangeOf(manifest: string, name: string): string | undefined {
 
 function read(path: string): Record<string, Record<string, string> | undefined> {
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as Record<string, Record<string, string>>;
+    return JSON.parse(readFileSync(path, 'utf8').replace(/^\ufeff/, '')) as Record<
+      string,
+      Record<string, string>
+    >;
   } catch {
     return {};
   }

@@ -209,9 +209,12 @@ export function wholeLine(source: Source, { start, end }: Node): Edit {
   const { text } = source;
   const lineStart = text.lastIndexOf('\n', start - 1) + 1;
   const rest = /^[ \t]*\r?\n/.exec(text.slice(end))?.[0];
-  const isAlone = text.slice(lineStart, start).trim() === '' && rest !== undefined;
-  return isAlone
-    ? { start: lineStart, end: end + rest.length, text: '' }
+  if (text.slice(lineStart, start).trim() !== '') return { start, end, text: '' };
+  if (rest !== undefined) return { start: lineStart, end: end + rest.length, text: '' };
+  // A file whose last line has no end keeps it so.
+  const before = /\r?\n$/.exec(text.slice(0, lineStart))?.[0] ?? '';
+  return text.slice(end).trim() === ''
+    ? { start: lineStart - before.length, end, text: '' }
     : { start, end, text: '' };
 }
 

@@ -10,6 +10,7 @@ import { applyEdits, type Edit } from './edits.js';
 import { editOf, obstacleOf } from './imports.js';
 import { editManifest, majorOf, manifestOf } from './manifest.js';
 import { editPairs, wholeLine } from './pairs.js';
+import type { Change } from './write.js';
 
 /** A file that has been read. */
 export interface ReadFile {
@@ -27,8 +28,8 @@ export interface Move {
 
 /** The changes of a code base. */
 export interface Plan {
-  /** The new texts of files that change. */
-  readonly texts: ReadonlyMap<string, string>;
+  /** The files that change. */
+  readonly changes: readonly Change[];
   readonly moves: ReadonlyMap<PackageUse, Move>;
   /** The files whose locks by hand are rewritten. */
   readonly byHand: ReadonlySet<string>;
@@ -42,7 +43,7 @@ export function plan(
   version: string,
 ): Plan {
   const moves = planMoves(files);
-  const texts = new Map<string, string>();
+  const changes: Change[] = [];
   const byHand = new Set<string>();
   for (const file of files) {
     const { source, locks } = file;
@@ -56,12 +57,11 @@ export function plan(
     );
     const text = rewritten(parser, source, [...edits, ...(pairs ?? [])], pairs !== undefined);
     if (text === undefined) continue;
-    texts.set(file.path, text);
+    changes.push({ path: file.path, text });
     if (pairs !== undefined) byHand.add(file.path);
   }
-  for (const [path, text] of planManifests(parser, files, moves, roots, version))
-    texts.set(path, text);
-  return { texts, moves, byHand };
+  changes.push(...planManifests(parser, files, moves, roots, version));
+  return { changes, moves, byHand };
 }
 
 /** The new text; undefined if nothing changes, or if it would be no program. */
@@ -160,7 +160,7 @@ function planManifests(
   moves: Plan['moves'],
   roots: readonly string[],
   version: string,
-): [string, string][] {
+): Change[] {
   const names = new Map<string, Set<string>>();
   for (const { path, locks } of files) {
     for (const use of locks.uses) {
@@ -171,10 +171,10 @@ function planManifests(
       names.set(manifest, (names.get(manifest) ?? new Set<string>()).add(use.package.name));
     }
   }
-  return [...names].flatMap(([manifest, moved]): [string, string][] => {
-    const text = readFileSync(manifest, 'utf8');
+  return [...names].flatMap(([path, moved]): Change[] => {
+    const text = readFileSync(path, 'utf8');
     const edits = editManifest(parser, text, [...moved], version);
-    return edits.length === 0 ? [] : [[manifest, applyEdits(text, edits)]];
+    return edits.length === 0 ? [] : [{ path, text: applyEdits(text, edits) }];
   });
 }
 
