@@ -161,6 +161,22 @@ test('a lock of the common form becomes tryAcquire, with the line ends of the fi
   assert.deepEqual((await reportOf(folder)).found, []);
 });
 
+test('a client with more than a URL gives its keyPrefix, database and login to the manager', async () => {
+  const prefixed = OLD.replace('REDIS_URL)', "REDIS_URL, { keyPrefix: 'shop:' })");
+  const folder = folderOf({
+    'a.mjs': prefixed,
+    'b.mjs': prefixed.replace('const redis', 'export const redis'),
+    'c.mjs': OLD.replace('process.env.REDIS_URL', "{ host: 'redis', db: 2 }"),
+  });
+  await migrates(folder, '--write');
+  for (const name of ['a.mjs', 'b.mjs', 'c.mjs'])
+    assert.match(
+      read(folder, name),
+      /^const locks = connectLazily\(redis, { prefix: '' }\);$/m,
+      name,
+    );
+});
+
 test('the old code by hand of docs/migration.md is rewritten', async () => {
   const page = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
   const code = /^```js before\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
@@ -174,10 +190,13 @@ test('the old code by hand of docs/migration.md is rewritten', async () => {
 test('another form stays, with the code to paste', async () => {
   const forms = {
     'injected.mjs': OLD.replace('new Redis(process.env.REDIS_URL)', 'container.redis'),
-    'prefixed.mjs': OLD.replace(
-      'process.env.REDIS_URL)',
-      "process.env.REDIS_URL, { keyPrefix: 'shop:' })",
+    'unknown.mjs': OLD.replace("from 'ioredis'", "from './redis.mjs'"),
+    'http.mjs': OLD.replace("from 'ioredis'", "from '@upstash/redis'"),
+    'renewed.mjs': OLD.replace(
+      'return await fn();',
+      'await redis.pexpire(key, 9);\n    return await fn();',
     ),
+    'told.mjs': OLD.replace('return await fn();', 'return await fn(await redis.get(key));'),
     'used.mjs': OLD.replace('return await fn()', 'return await fn(taken)'),
     'selects.mjs': OLD.replace('const RELEASE', 'await redis.select(2);\nconst RELEASE'),
     'other-key.mjs': OLD.replace('RELEASE, 1, key', 'RELEASE, 1, `mine:${key}`'),

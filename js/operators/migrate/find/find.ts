@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { findByHand } from './by-hand.js';
 import { judge } from './judge/judge.js';
-import type { HandLock } from './key-command.js';
+import type { Commands, HandLock } from './key-command.js';
 import type { Fault } from './lock.js';
 import { findPackages, judgePackages, type PackageUse } from './packages.js';
 import { readCommands } from './read-commands.js';
@@ -26,6 +26,8 @@ export function mayLock(text: string): boolean {
 /** All that a file does with locks. */
 export interface FileLocks {
   readonly byHand: readonly { lock: HandLock; faults: readonly Fault[] }[];
+  /** All that it does to keys. */
+  readonly commands: Commands;
   readonly uses: readonly PackageUse[];
   readonly faults: readonly Fault[];
 }
@@ -42,7 +44,7 @@ export function findLocks(source: Source): FileLocks {
     faults: judge(source, lock, commands),
   }));
   const uses = findPackages(source);
-  return { byHand, uses, faults: judgePackages(source, uses) };
+  return { byHand, commands, uses, faults: judgePackages(source, uses) };
 }
 
 /** Reads scripts beside the file that names them, or in a folder of scripts beside it. */

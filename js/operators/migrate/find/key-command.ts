@@ -21,6 +21,7 @@ export interface KeyCommand {
   readonly verb: Verb;
   readonly call: CallExpression;
   readonly key: Node | undefined;
+  /** What it writes; the first argument of a script. */
   readonly value?: Node | undefined;
   /** It writes only if there is no key. */
   readonly nx?: boolean;

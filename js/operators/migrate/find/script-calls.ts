@@ -21,8 +21,15 @@ export function readScript(
   const found = scripts.scriptOf(script);
   const kind = found?.kind ?? kindByName(source.textOf(script), placeOf(source, call));
   if (kind === undefined || kind === 'other') return undefined;
-  const expiry = found && kind === 'acquire' ? readExpiry(source, found, args.slice(1)) : undefined;
-  return { verb: 'script', call, key: keyOfScript(source, second, third), script: kind, expiry };
+  const rest = args.slice(1);
+  return {
+    verb: 'script',
+    call,
+    key: keyOfScript(source, second, third),
+    value: argumentAt(source, rest, 1),
+    script: kind,
+    expiry: found && kind === 'acquire' ? readExpiry(source, found, rest) : undefined,
+  };
 }
 
 /** The call of a script that `defineCommand` or the option `scripts` has made a method. */
@@ -35,8 +42,14 @@ export function readOwnCommand(
   if (found === undefined || bare(call.callee).type !== 'MemberExpression') return undefined;
   const isCounted = isCount(call.arguments[0]);
   const args = isCounted ? call.arguments : [undefined, ...call.arguments];
-  const expiry = found.kind === 'acquire' ? readExpiry(source, found, args, 1) : undefined;
-  return { verb: 'script', call, key: args[1], script: found.kind, expiry };
+  return {
+    verb: 'script',
+    call,
+    key: args[1],
+    value: args[2],
+    script: found.kind,
+    expiry: found.kind === 'acquire' ? readExpiry(source, found, args, 1) : undefined,
+  };
 }
 
 /** The expiry that a script sets; `rest` are the arguments after the script. */
@@ -50,11 +63,21 @@ function readExpiry(
   if (expiry === undefined) return undefined;
   const { unit, amount } = expiry;
   if (typeof amount === 'number') return { unit, amount };
+  const found = argumentAt(source, rest, amount.argument, keys);
+  return found === undefined ? 'unknown' : { unit, amount: found };
+}
+
+/** What a script gets as `ARGV[place]`. */
+function argumentAt(
+  source: Source,
+  rest: readonly (Node | undefined)[],
+  place: number,
+  keys = keyCount(rest[0]),
+): Node | undefined {
   const options = rest[0] === undefined ? undefined : source.resolve(rest[0]);
   const listed =
     options?.type === 'ObjectExpression' ? listIn(source, options, ARGUMENTS) : undefined;
-  const found = listed?.[amount.argument - 1] ?? rest[keys + amount.argument];
-  return found === undefined ? 'unknown' : { unit, amount: found };
+  return listed?.[place - 1] ?? rest[keys + place];
 }
 
 /** How many keys a call names before its arguments, as it says itself. */

@@ -5,11 +5,12 @@ import { dirname, sep } from 'node:path';
 import type { FileLocks } from '../find/find.js';
 import type { DropIn, PackageUse } from '../find/packages.js';
 import type { Parser } from '../find/parser.js';
-import { parse, type Source } from '../find/source.js';
+import { type Node, parse, type Source } from '../find/source.js';
+import { editByHand } from './by-hand.js';
 import { applyEdits, type Edit } from './edits.js';
 import { editOf, obstacleOf } from './imports.js';
+import { wholeLine } from './lines.js';
 import { editManifest, majorOf, manifestOf } from './manifest.js';
-import { editPairs, wholeLine } from './pairs.js';
 import type { Change } from './write.js';
 
 /** A file that has been read. */
@@ -51,9 +52,10 @@ export function plan(
       const move = moves.get(use);
       return move?.dropIn && move.obstacle === undefined ? [editOf(source, use, move.dropIn)] : [];
     });
-    const pairs = editPairs(
+    const pairs = editByHand(
       source,
       locks.byHand.map(({ lock }) => lock),
+      locks.commands,
     );
     const text = rewritten(parser, source, [...edits, ...(pairs ?? [])], pairs !== undefined);
     if (text === undefined) continue;
@@ -84,7 +86,7 @@ function rewritten(
 function withoutUnused(parser: Parser, before: Source, after: Source): string {
   const used = countsOf(before);
   const left = countsOf(after);
-  const edits = after.program.body.flatMap((statement): Edit[] => {
+  const edits = after.nodes.flatMap((statement): Edit[] => {
     const name = nameDeclared(statement);
     if (name === undefined || left.get(name) !== 1 || (used.get(name) ?? 0) < 2) return [];
     return [wholeLine(after, statement)];
@@ -110,7 +112,7 @@ function importShare(source: Source, node: Parameters<Source['parent']>[0]): num
 }
 
 /** The one name that a statement declares, if it has no other effect. */
-function nameDeclared(statement: Source['program']['body'][number]): string | undefined {
+function nameDeclared(statement: Node): string | undefined {
   if (statement.type === 'ImportDeclaration' && statement.specifiers.length === 1)
     return statement.specifiers[0]?.local.name;
   if (statement.type !== 'VariableDeclaration' || statement.declarations.length !== 1)

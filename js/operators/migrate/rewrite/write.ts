@@ -55,14 +55,13 @@ export async function writeAll(changes: readonly Change[]): Promise<Written> {
 
 async function writeUnless(signal: AbortSignal, changes: readonly Change[]): Promise<Written> {
   const drafts: Draft[] = [];
-  const discard = () => drafts.forEach(({ draft }) => rmSync(draft, { force: true }));
   for (const change of changes) {
     try {
       drafts.push(draftOf(change));
       await turn();
       signal.throwIfAborted();
     } catch (error) {
-      discard();
+      for (const { draft } of drafts) rmSync(draft, { force: true });
       return { changed: [], unchanged: changes.map((each) => told(each, change, error)) };
     }
   }

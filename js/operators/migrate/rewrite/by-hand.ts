@@ -1,0 +1,69 @@
+/** Rewrites the locks that a file takes by hand: all of them, or none. */
+
+import type { Commands, HandLock } from '../find/key-command.js';
+import { sameKey } from '../find/keys.js';
+import { nameOf, type Source } from '../find/source.js';
+import { apartOf } from './apart.js';
+import type { Edit } from './edits.js';
+import { importOf, type Site } from './manager.js';
+import { editPair, pairOf } from './pairs.js';
+
+/** A lock that can be rewritten for sure. */
+interface Rewritten {
+  readonly site: Site;
+  readonly edits: readonly Edit[];
+}
+
+/** The edits that rewrite all locks of a file; undefined if one of them is of another form. */
+export function editByHand(
+  source: Source,
+  locks: readonly HandLock[],
+  commands: Commands,
+): Edit[] | undefined {
+  if (locks.length === 0 || !isFree(source, 'locks') || !isFree(source, 'connectLazily'))
+    return undefined;
+  // A client may have changed its database.
+  if (/\.select\(/i.test(source.text)) return undefined;
+  const found = locks.map((lock) =>
+    isAlone(source, lock, commands) ? rewrite(source, lock) : undefined,
+  );
+  const all = found.filter((each) => each !== undefined);
+  if (all.length < found.length) return undefined;
+  const sites = new Map(all.map(({ site }) => [site.at, site]));
+  const names = new Set(all.map(({ site }) => site.name));
+  // One name for one manager.
+  if (names.has('locks') && sites.size > 1) return undefined;
+  const isTyped = [...sites.values()].some((each) => each.isTyped);
+  return [
+    importOf(source, isTyped),
+    ...[...sites.values()].flatMap(({ edits }) => edits),
+    ...all.flatMap(({ edits }) => edits),
+  ];
+}
+
+function rewrite(source: Source, lock: HandLock): Rewritten | undefined {
+  const pair = isFree(source, 'lock') ? pairOf(source, lock) : undefined;
+  if (pair !== undefined) return { site: pair.site, edits: editPair(source, pair) };
+  return apartOf(source, lock);
+}
+
+/** Whether the file does nothing else with the key, such as asking for its owner, or extending the lease. */
+function isAlone(source: Source, { acquire, releases }: HandLock, { all }: Commands): boolean {
+  const own = new Set([acquire, ...releases]);
+  return !all.some(
+    (each) =>
+      !own.has(each) && (each.script === 'extend' || sameKey(source, each.key, acquire?.key)),
+  );
+}
+
+/** Whether no variable of the file has a name: members of objects may. */
+function isFree(source: Source, name: string): boolean {
+  return !source.nodes.some((node) => {
+    if (node.type !== 'Identifier' || node.name !== name) return false;
+    const parent = source.parent(node);
+    if (parent?.type === 'MemberExpression') return parent.object === node || parent.computed;
+    if (parent?.type === 'MethodDefinition' || parent?.type === 'PropertyDefinition')
+      return parent.key !== node;
+    return parent?.type !== 'Property' || parent.shorthand || nameOf(parent.key) !== name;
+  });
+}

@@ -1,0 +1,235 @@
+/** `holdfast migrate --write` on locks that one function takes and another one frees: in a module, and in classes. */
+
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { ROOT, run } from '../../support/child.js';
+import { removeFolder } from '../../support/folders.js';
+import { RedisServer } from '../../support/server.js';
+import { folderOf, migrates, read, reportOf } from './support.js';
+
+const RELEASE =
+  "const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`;\n";
+
+const [MODULE, NEW_MODULE] = [
+  `import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+
+const redis = new Redis(process.env.REDIS_URL, { keyPrefix: 'shop:' });
+${RELEASE}
+// One at a time.
+export async function lock(name) {
+  const token = randomUUID();
+  const reply = await redis.set(\`lock:\${name}\`, token, 'PX', 30_000, 'NX');
+  return reply === 'OK' ? token : null;
+}
+
+export async function unlock(name, token) {
+  await redis.eval(RELEASE, 1, \`lock:\${name}\`, token); // only ours
+}
+`,
+  `import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+import { connectLazily } from 'holdfast';
+
+const redis = new Redis(process.env.REDIS_URL, { keyPrefix: 'shop:' });
+const locks = connectLazily(redis, { prefix: '' });
+
+// One at a time.
+export async function lock(name) {
+  const token = randomUUID();
+  const reply = await locks.tryAcquire(\`lock:\${name}\`, { owner: token, ttl: 30_000, renew: false });
+  return reply !== null ? token : null;
+}
+
+export async function unlock(name, token) {
+  if (token) await locks.release(\`lock:\${name}\`, { owner: token }); // only ours
+}
+`,
+];
+
+const [SERVICE, NEW_SERVICE] = [
+  `import { Redis } from 'ioredis'
+import { v4 as uuidv4 } from 'uuid'
+
+export class LockService {
+  constructor(private readonly redis: Redis) {}
+
+  async lock(key: string, seconds: number): Promise<string | null> {
+    const token = uuidv4()
+    for (let i = 0; i < 3; i++) {
+      const ok = await this.redis.set(key, token, 'EX', seconds, 'NX')
+      if (ok) return token
+      await sleep(100)
+    }
+    return null
+  }
+
+  async unlock(key: string, token: string): Promise<boolean> {
+    const script = \`
+      if redis.call("get", KEYS[1]) == ARGV[1] then
+        return redis.call("del", KEYS[1])
+      end
+      return 0\`
+    const result = await this.redis.eval(script, 1, key, token)
+    return result === 1
+  }
+}
+`,
+  `import { Redis } from 'ioredis'
+import { v4 as uuidv4 } from 'uuid'
+import { connectLazily, type LockManager } from 'holdfast'
+
+export class LockService {
+  private readonly locks: LockManager
+
+  constructor(private readonly redis: Redis) {
+    this.locks = connectLazily(this.redis, { prefix: '' })
+  }
+
+  async lock(key: string, seconds: number): Promise<string | null> {
+    const token = uuidv4()
+    for (let i = 0; i < 3; i++) {
+      const ok = await this.locks.tryAcquire(key, { owner: token, ttl: seconds * 1000, renew: false })
+      if (ok) return token
+      await sleep(100)
+    }
+    return null
+  }
+
+  async unlock(key: string, token: string): Promise<boolean> {
+    const result = await this.locks.release(key, { owner: token })
+    return result
+  }
+}
+`,
+];
+
+const [OWN, NEW_OWN] = [
+  `const { createClient } = require('redis');
+const { randomBytes } = require('node:crypto');
+
+class Locks {
+  constructor(url) {
+    this.client = createClient({ url });
+    this.ttl = 5000;
+  }
+  async acquire(key) {
+    const token = randomBytes(8).toString('hex');
+    if ((await this.client.set(key, token, { NX: true, PX: this.ttl })) !== 'OK') throw new Error('held');
+    return token;
+  }
+  async free(key, token) {
+    await this.client.eval(
+      "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end",
+      { keys: [key], arguments: [token] },
+    );
+  }
+  release(key, token) {
+    return this.free(key, token);
+  }
+}
+`,
+  `const { connectLazily } = require('holdfast');
+const { createClient } = require('redis');
+const { randomBytes } = require('node:crypto');
+
+class Locks {
+  constructor(url) {
+    this.client = createClient({ url });
+    this.locks = connectLazily(this.client, { prefix: '' });
+    this.ttl = 5000;
+  }
+  async acquire(key) {
+    const token = randomBytes(8).toString('hex');
+    if ((await this.locks.tryAcquire(key, { owner: token, ttl: this.ttl, renew: false })) === null) throw new Error('held');
+    return token;
+  }
+  async free(key, token) {
+    if (token) await this.locks.release(key, { owner: token });
+  }
+  release(key, token) {
+    return this.free(key, token);
+  }
+}
+`,
+];
+
+test('functions and classes that take and free a lock keep their shape, and their line ends', async () => {
+  const files = { 'a.mjs': MODULE, 'b.ts': SERVICE, 'c.cjs': OWN };
+  const folder = folderOf({ ...files, 'crlf.mjs': MODULE.replaceAll('\n', '\r\n') });
+  await migrates(folder, '--write');
+  assert.equal(read(folder, 'a.mjs'), NEW_MODULE);
+  assert.equal(read(folder, 'b.ts'), NEW_SERVICE);
+  assert.equal(read(folder, 'c.cjs'), NEW_OWN);
+  assert.equal(read(folder, 'crlf.mjs'), NEW_MODULE.replaceAll('\n', '\r\n'));
+  assert.deepEqual((await reportOf(folder)).found, []);
+});
+
+test('another form stays, with the code to paste', async () => {
+  const forms = {
+    'same-owner.mjs': MODULE.replace('const token = randomUUID();', "const token = 'me';"),
+    'owner-of-caller.mjs': MODULE.replace('lock(name) {', 'lock(name, token) {').replace(
+      '  const token = randomUUID();\n',
+      '',
+    ),
+    'owner-of-module.mjs': MODULE.replace('  const token = randomUUID();\n', '').replace(
+      '// One',
+      'const token = randomUUID();\n// One',
+    ),
+    'result.mjs': MODULE.replace("return reply === 'OK' ? token : null;", 'return reply;'),
+    'del.mjs': MODULE.replace(/redis\.eval\(RELEASE, 1, (.*), token\)/, 'redis.del($1)'),
+    'count.mjs': MODULE.replace('await redis.eval', 'return await redis.eval'),
+    'extends.mjs': `${MODULE}export const extend = (name) => redis.pexpire(\`lock:\${name}\`, 30_000);\n`,
+    'asks.mjs': `${MODULE}export const isHeld = (name) => redis.exists(\`lock:\${name}\`);\n`,
+    'client.ts': SERVICE.replace("from 'ioredis'", "from './my-redis'"),
+    'untyped.ts': SERVICE.replace('redis: Redis', 'redis: any'),
+    'named.ts': SERVICE.replace('async lock(', 'locks = []\n  async lock('),
+    'late.cjs': OWN.replace('this.client = createClient({ url });', 'this.client = url.client;'),
+  };
+  const folder = folderOf(forms);
+  const { changes, found } = await reportOf(folder, '--write');
+  assert.deepEqual(changes, []);
+  for (const [name, text] of Object.entries(forms)) {
+    assert.equal(read(folder, name), text, name);
+    assert.match(
+      found.find(({ path }) => path === name)?.locks[0]?.code ?? '',
+      /^.*tryAcquire/,
+      name,
+    );
+  }
+});
+
+test('the written functions exclude the old ones, and free only their own lock', async () => {
+  const server = await RedisServer.start();
+  const folder = join(ROOT, 'build', 'migrate-apart');
+  removeFolder(folder);
+  after(() => removeFolder(folder));
+  mkdirSync(folder, { recursive: true });
+  for (const name of ['old.mjs', 'new.mjs']) writeFileSync(join(folder, name), MODULE);
+  try {
+    await migrates(folder, 'new.mjs', '--write');
+    assert.equal(read(folder, 'new.mjs'), NEW_MODULE);
+    const program = `
+      process.env.REDIS_URL = ${JSON.stringify(server.url)};
+      const old = await import(${JSON.stringify(pathToFileURL(join(folder, 'old.mjs')).href)});
+      const now = await import(${JSON.stringify(pathToFileURL(join(folder, 'new.mjs')).href)});
+      const is = (value) => value === null ? 'held' : typeof value;
+      for (const [a, b] of [[old, now], [now, old], [now, now]]) {
+        const token = await a.lock('x');
+        console.log(is(token), is(await b.lock('x')));
+        await b.unlock('x', 'of another');
+        await b.unlock('x', null);
+        console.log(is(await b.lock('x')));
+        await a.unlock('x', token);
+        await a.unlock('x', token);
+      }
+      process.exit(0);`;
+    const { stdout, stderr } = await run(program);
+    assert.equal(stdout, 'string held\nheld\n'.repeat(3), stderr);
+  } finally {
+    await server.stop();
+  }
+});
