@@ -1,9 +1,11 @@
 /** `holdfast migrate --write` on random programs: it never fails, breaks no program, keeps line ends, and is done after one run. */
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { blocksOf, folderOf, migrates, read, reportOf } from './support.js';
+import { blocksOf, folderOf, migrates, type Report, read, reportOf } from './support.js';
 
 const WHOLE = [...blocksOf('locks.md'), ...blocksOf('silent.md')].map(({ text }) => text);
 const LINES = WHOLE.flatMap((text) => text.split('\n')).filter((line) => line.trim() !== '');
@@ -16,10 +18,27 @@ export async function f(key, work) {
 }
 `;
 
+const APART = `import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+export class Locks {
+  constructor(url) {
+    this.redis = new Redis(url);
+  }
+  async lock(key) {
+    const token = randomUUID();
+    if ((await this.redis.set(key, token, 'PX', 900, 'NX')) !== 'OK') return null;
+    return token;
+  }
+  async unlock(key, token) {
+    await this.redis.eval("if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end", 1, key, token);
+  }
+}
+`;
+
 /** Whole programs, one after another, inside of each other, and with lines lost, doubled or exchanged. */
 const program = fc
   .record({
-    parts: fc.array(fc.oneof(fc.constantFrom(...WHOLE), fc.constant(FORM)), {
+    parts: fc.array(fc.oneof(fc.constantFrom(...WHOLE), fc.constantFrom(FORM, APART)), {
       minLength: 1,
       maxLength: 3,
     }),
@@ -52,28 +71,87 @@ const program = fc
 
 const PROGRAMS = 400;
 
+/** Random programs in a folder, before anything is written. */
+interface Campaign {
+  readonly folder: string;
+  readonly texts: ReadonlyMap<string, string>;
+  readonly before: Report;
+}
+
+async function campaignOf(seed: number, count: number): Promise<Campaign> {
+  const texts = new Map(
+    fc
+      .sample(program, { numRuns: count, seed })
+      .map((text, i) => [`${i}.${['mjs', 'ts', 'cjs', 'tsx'][i % 4]}`, text]),
+  );
+  const manifest = '{"dependencies":{"redlock":"^5.0.0","redis-semaphore":"^5.0.0"}}';
+  const folder = folderOf({ ...Object.fromEntries(texts), 'package.json': manifest });
+  return { folder, texts, before: await reportOf(folder) };
+}
+
+/** Whether a text is a program; the command itself does not parse a file again in which it finds no lock. */
+async function isProgram(name: string, text: string): Promise<boolean> {
+  const { parseSync } = await import('oxc-parser');
+  const lang = name.endsWith('.tsx') ? 'tsx' : name.endsWith('.ts') ? 'ts' : 'jsx';
+  return (['module', 'script'] as const).some(
+    (sourceType) => parseSync(name, text, { lang, sourceType }).errors.length === 0,
+  );
+}
+
+/** What must hold after a run with `--write`. */
+async function check({ folder, texts, before }: Campaign): Promise<void> {
+  for (const [name, text] of texts) {
+    const written = read(folder, name);
+    if (!before.changes.includes(name)) assert.equal(written, text, `${name} has changed`);
+    else assert.equal(/\r\n/.test(text), /\r\n/.test(written), `${name} has other line ends`);
+    if (/\r\n/.test(text) && !/[^\r]\n/.test(text))
+      assert.doesNotMatch(written, /[^\r]\n/, `${name} has other line ends`);
+    if (before.changes.includes(name))
+      assert.ok(await isProgram(name, written), `${name} cannot be parsed`);
+  }
+  const { changes } = await reportOf(folder, '--write');
+  assert.deepEqual(changes, [], 'a second run changes files');
+}
+
 test('random programs', async () => {
   const seed = Date.now();
-  const texts = fc.sample(program, { numRuns: PROGRAMS, seed });
-  const folder = folderOf(
-    Object.fromEntries([
-      ...texts.map((text, i) => [`${i}.${['mjs', 'ts', 'cjs', 'tsx'][i % 4]}`, text]),
-      ['package.json', '{"dependencies":{"redlock":"^5.0.0","redis-semaphore":"^5.0.0"}}'],
-    ]),
-  );
-  const before = await reportOf(folder);
+  const campaign = await campaignOf(seed, PROGRAMS);
+  const { folder, before } = campaign;
   const first = await migrates(folder, '--write');
   assert.equal(first.code, 0, `seed ${seed}: ${first.stderr}`);
   assert.ok(before.changes.length > 10, `seed ${seed}: only ${before.changes.length} files change`);
-  const { changes, unread } = await reportOf(folder, '--write');
-  assert.deepEqual(changes, [], `seed ${seed}`);
-  assert.deepEqual(unread, before.unread, `seed ${seed}: a changed file cannot be parsed`);
-  for (const [i, text] of texts.entries()) {
-    const name = `${i}.${['mjs', 'ts', 'cjs', 'tsx'][i % 4]}`;
-    const written = read(folder, name);
-    if (!before.changes.includes(name)) assert.equal(written, text, `seed ${seed}: ${name}`);
-    else assert.equal(/\r\n/.test(text), /\r\n/.test(written), `seed ${seed}: ${name}`);
-    if (/\r\n/.test(text) && !/[^\r]\n/.test(text))
-      assert.doesNotMatch(written, /[^\r]\n/, `seed ${seed}: ${name}`);
+  await check(campaign).catch((error) => {
+    throw new Error(`seed ${seed}`, { cause: error });
+  });
+});
+
+/** What a wrong rewriter could do to a file, and what the check says of it. */
+const DAMAGES: readonly (readonly [told: RegExp, damage: (text: string) => string])[] = [
+  [/0\.mjs cannot be parsed/, (text) => `${text}\n}}`],
+  [/has other line ends/, (text) => text.replaceAll('\n', '\r\n')],
+  [/a second run changes files/, () => FORM],
+];
+
+test('the check of random programs notices what a wrong rewriter would do', async () => {
+  for (const [told, damage] of DAMAGES) {
+    const folder = folderOf({ '0.mjs': FORM, '1.mjs': 'export {};\n' });
+    const campaign = {
+      folder,
+      texts: new Map([
+        ['0.mjs', FORM],
+        ['1.mjs', 'export {};\n'],
+      ]),
+      before: await reportOf(folder),
+    };
+    await migrates(folder, '--write');
+    await check(campaign);
+    writeFileSync(join(folder, '0.mjs'), damage(read(folder, '0.mjs')));
+    await assert.rejects(check(campaign), told);
   }
+  const other = await campaignOf(1, 4);
+  writeFileSync(join(other.folder, '0.mjs'), 'changed();\n');
+  await assert.rejects(
+    check({ ...other, before: { ...other.before, changes: [] } }),
+    /0\.mjs has changed/,
+  );
 });

@@ -1,0 +1,28 @@
+/** Mistakes in `js/operators/migrate`. */
+
+const FOLDER = 'js/operators/migrate';
+const PLAN = `${FOLDER}/rewrite/plan.ts`;
+const PAIRS = `${FOLDER}/rewrite/pairs.ts`;
+const APART = `${FOLDER}/rewrite/apart.ts`;
+const BY_HAND = `${FOLDER}/rewrite/by-hand.ts`;
+const WRITE = `${FOLDER}/rewrite/write.ts`;
+const CLEANUP = `${FOLDER}/find/cleanup.ts`;
+const CALLBACKS = `${FOLDER}/find/callbacks.ts`;
+const EXPIRIES = `${FOLDER}/find/expiries.ts`;
+
+export default {
+  tests: ['operators/migrate'],
+  mistakes: [
+    { file: PAIRS, was: "text: 'lock === null'", becomes: "text: 'lock === null)'" },
+    { file: PLAN, was: 'result?.isWhole !== true', becomes: 'result === undefined' },
+    { file: APART, was: 'UNIQUE.test(source.textOf(made))', becomes: 'true' },
+    { file: BY_HAND, was: "each.script === 'extend' || ", becomes: '' },
+    { file: WRITE, was: '  chmodSync(draft, mode);\n', becomes: '' },
+    { file: WRITE, was: 'realpathSync(change.path)', becomes: 'change.path' },
+    { file: CLEANUP, was: ' || contains(each, take)', becomes: '' },
+    { file: CLEANUP, was: ' &&\n        !isPause(call)', becomes: '' },
+    { file: CLEANUP, was: "isArgument(parent, each, 'catch', 0)", becomes: 'false' },
+    { file: CALLBACKS, was: ' || all.some(({ call }) => call === parent)', becomes: '' },
+    { file: EXPIRIES, was: "if (node.type === 'Literal') return false;", becomes: '' },
+  ],
+};
