@@ -20,8 +20,8 @@ interface MigrateOptions {
 
 const HELP = `
 It reads sources of JavaScript and TypeScript that no .gitignore names, and sends nothing. What is wrong has a rule, which
-docs/migrate-rules.md explains. --write keeps formatting and line ends, and changes a file only if the result can be
-parsed; what it leaves is printed with the code to paste. It needs a parser: npm install --save-dev oxc-parser ignore
+docs/migrate-rules.md explains. --write keeps formatting and line ends, and changes all files or none, each only if the
+result can be parsed; what it leaves is printed with the code to paste. It needs a parser: npm install --save-dev oxc-parser ignore
 
 ${EXIT_CODES}
 Examples:

@@ -40,7 +40,19 @@ test('code that only looks like a lock stays silent', async () => {
 
 test('the old code that the pages show is found, and the code of holdfast is not', async () => {
   const old = await reportOf(join(ROOT, 'test', 'docs', 'old-code'));
-  assert.deepEqual([old.found.length, old.files], [7, 7]);
+  const broken = old.found.map(({ path, locks }) => [
+    path,
+    locks.flatMap(({ findings }) => findings.map(({ rule }) => rule)),
+  ]);
+  assert.deepEqual(broken, [
+    ['node-redis.mjs', ['no-renewal']],
+    ['redis-semaphore-mutex.mjs', []],
+    ['redis-semaphore-semaphore.mjs', []],
+    ['redlock-4.cjs', ['superseded-package', 'redlock-on-one-server']],
+    ['redlock-5-quorum.mjs', ['superseded-package']],
+    ['redlock-5.mjs', ['superseded-package', 'redlock-on-one-server']],
+    ['redlock-universal.mjs', []],
+  ]);
   for (const page of [
     'README.md',
     'docs/migration.md',
@@ -61,6 +73,41 @@ test('the old code that the pages show is found, and the code of holdfast is not
       page,
     );
   }
+});
+
+/** The faults that README.md lists of `SET NX PX` by hand, with the rules about them. */
+const README_FAULTS: readonly (readonly [fault: RegExp, rule: string])[] = [
+  [/blocked event loop renews no lease/, 'renewal-on-event-loop'],
+  [/paused past its lease writes late/, 'no-fence'],
+  [/Waiters poll/, 'busy-polling'],
+  [/`DEL` in `finally` deletes the next owner's lock/, 'release-without-compare'],
+];
+
+test('each fault that README.md lists is found in code that has it', async () => {
+  const page = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  const rows = page
+    .split('| fault | holdfast |')[1]
+    ?.split('\n\n')[0]
+    ?.match(/^\| \w.*$|^\| `.*$/gm);
+  assert.equal(rows?.length, README_FAULTS.length);
+  for (const [i, [fault]] of README_FAULTS.entries()) assert.match(rows?.[i] ?? '', fault);
+  const folder = folderOf({
+    'a.js': `async function sell(item) {
+  const key = 'lock:' + item;
+  while (!(await redis.set(key, token, 'NX', 'PX', 10_000))) {}
+  const timer = setInterval(() => redis.pexpire(key, 10_000), 3_000);
+  try {
+    await db.updateOne({ item }, { $inc: { left: -1 } });
+  } finally {
+    clearInterval(timer);
+    await redis.del(key);
+  }
+}
+`,
+  });
+  const { found } = await reportOf(folder);
+  const rules = found[0]?.locks[0]?.findings.map(({ rule }) => rule) ?? [];
+  for (const [fault, rule] of README_FAULTS) assert.ok(rules.includes(rule), `${fault} ${rules}`);
 });
 
 test('it reads what no .gitignore names, and no installed package', async () => {
