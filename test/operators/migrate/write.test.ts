@@ -334,6 +334,16 @@ const EXPIRIES: readonly (readonly [code: string, ttl: string])[] = [
     'TTL * 1000',
   ],
   ["await redis.setNX('lock', id, 60)", '…'],
+  ["(await redis.setnx('lock', id)) && (await redis.setex('lock', 60, id))", '60000'],
+  ["(await cache.setnx('lock', id)) && (await cache.setex('lock', id, 60))", '…'],
+  [
+    "await redis.set('lock', id, { nx: true, expiration: new Date(Date.now() + ms * 1000) })",
+    'ms * 1000',
+  ],
+  [
+    "(await redis.setnx('lock', id)) && (await redis.expireAt('lock', new Date(end)))",
+    'end - Date.now()',
+  ],
 ];
 
 test('the code to paste has the expiry of the old code, in ms', async () => {

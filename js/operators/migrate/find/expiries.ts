@@ -17,9 +17,24 @@ export function lateExpiry(
   all: readonly KeyCommand[],
 ): KeyCommand['expiry'] {
   const later = laterExpiry(source, acquire, all);
-  if (later !== undefined) return later.expiry;
+  if (later !== undefined) {
+    const { expiry } = later;
+    // A wrapper of SETEX may take the value before the expiry.
+    const isValue =
+      typeof expiry === 'object' &&
+      typeof expiry.amount === 'object' &&
+      acquire.value !== undefined &&
+      source.textOf(expiry.amount) === source.textOf(acquire.value);
+    return isValue ? 'unknown' : expiry;
+  }
   if (acquire.value === undefined || !endsByClock(source, acquire, all)) return undefined;
   return { unit: 'ms', isTime: true, amount: source.resolve(acquire.value) };
+}
+
+/** Whether a command only sets an expiry, or writes the value again with one. */
+function isLater(acquire: KeyCommand, { verb, nx, expiry, call }: KeyCommand): boolean {
+  if (verb === 'expire') return true;
+  return verb === 'set' && nx !== true && expiry !== undefined && call.start > acquire.call.end;
 }
 
 /** The command that sets the expiry of a lock: in the same MULTI, or else in the same function, or else anywhere. */
@@ -29,7 +44,7 @@ export function laterExpiry(
   all: readonly KeyCommand[],
 ): KeyCommand | undefined {
   const later = all.filter(
-    ({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key),
+    (each) => isLater(acquire, each) && sameKey(source, each.key, acquire.key),
   );
   if (later.length < 2) return later[0];
   const here = routineOf(source, acquire.call, all);

@@ -75,6 +75,7 @@ function readOptions(source: Source, options: Node): Pick<KeyCommand, 'nx' | 'ex
 
 /** `{ type: 'PX', value }` of node-redis 5, and `{ type: TimeUnit.Milliseconds, count }` of GLIDE. */
 function readExpiration(source: Source, node: Node): Expiry | 'unknown' {
+  if (node.type === 'NewExpression') return { unit: 'ms', isTime: true, amount: node };
   if (node.type !== 'ObjectExpression') return 'unknown';
   const found: Record<string, Node> = {};
   for (const property of node.properties)

@@ -6,7 +6,7 @@ import type { PackageUse } from '../find/packages.js';
 import { contains, type Source } from '../find/source.js';
 import { saysTake } from '../find/words.js';
 import type { Move } from '../rewrite/plan.js';
-import { ttlOf } from '../rewrite/ttl.js';
+import { ttlOption } from '../rewrite/ttl.js';
 
 type Advice = Pick<FoundLock, 'advice' | 'code' | 'rewritten'>;
 
@@ -33,9 +33,10 @@ export function adviceByHand(source: Source, lock: HandLock, rewritten: boolean)
 /** The code that replaces a lock, by its form, with the expiry of the old code; `…` is for people to fill in. */
 function codeFor(source: Source, { acquire, releases, expiry }: HandLock): string {
   const key = acquire?.key === undefined ? 'key' : source.textOf(acquire.key);
-  const length = expiry === undefined || expiry === 'unknown' ? '…' : ttlOf(source, expiry);
+  const length =
+    expiry === undefined || expiry === 'unknown' ? 'ttl: …' : ttlOption(source, expiry);
   // Without an expiry in the old code the default of holdfast is as good as any.
-  const ttl = expiry === undefined ? [] : [`ttl: ${length}`];
+  const ttl = expiry === undefined ? [] : [length];
   const options = ttl.length === 0 ? '' : `, { ${ttl} }`;
   const apart = `const lock = await locks.tryAcquire(${key}${options}) … await lock?.release()`;
   const here = acquire === undefined ? undefined : source.functionOf(acquire.call);
@@ -44,5 +45,5 @@ function codeFor(source: Source, { acquire, releases, expiry }: HandLock): strin
     return `await locks.request(${key}, { ${[...ttl, 'wait: 0'].join(', ')} }, async () => { … })`;
   // A function that takes the lock for others may be in another file than its release.
   if (releases.length > 0 || saysTake(source.nameOfFunction(here))) return apart;
-  return `await locks.tryAcquire(${key}, { ttl: ${length}, renew: false, leaveToExpire: true })`;
+  return `await locks.tryAcquire(${key}, { ${length}, renew: false, leaveToExpire: true })`;
 }

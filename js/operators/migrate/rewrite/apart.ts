@@ -14,7 +14,7 @@ import {
 } from '../find/source.js';
 import type { Edit } from './edits.js';
 import { type Site, siteOf } from './manager.js';
-import { ttlOf } from './ttl.js';
+import { ttlOption } from './ttl.js';
 
 /** A lock of this form, by the edits that rewrite it. */
 export interface Apart {
@@ -37,7 +37,7 @@ export function apartOf(source: Source, { acquire, form, releases }: HandLock): 
   if (releases.some((release) => contains(here, release.call))) return undefined;
   const site = siteOf(source, call.callee);
   if (site === undefined) return undefined;
-  const options = `{ owner: ${source.textOf(value)}, ttl: ${ttlOf(source, expiry)}, renew: false }`;
+  const options = `{ owner: ${source.textOf(value)}, ${ttlOption(source, expiry)}, renew: false }`;
   const take = `${site.name}.tryAcquire(${source.textOf(key)}, ${options})`;
   const asked = editUses(source, call, editTaken);
   const freed = releases.map((release) => editRelease(source, site, acquire, release));

@@ -9,7 +9,7 @@ import { bare, type Node, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
 import { indentOf, semicolonOf, wholeLine } from './lines.js';
 import { type Site, siteOf } from './manager.js';
-import { ttlOf } from './ttl.js';
+import { ttlOption } from './ttl.js';
 
 /** A lock that can be rewritten for sure, by its parts. */
 export interface Pair {
@@ -59,7 +59,7 @@ export function pairOf(source: Source, { acquire, form, releases }: HandLock): P
     test: taken.leave,
     release: freed,
     key: source.textOf(key),
-    ttl: ttlOf(source, expiry),
+    ttl: ttlOption(source, expiry),
     site,
     value: onlyValue(source, acquire.value, [call, release.call]),
   };
@@ -130,7 +130,7 @@ export function editPair(source: Source, pair: Pair): Edit[] {
   const { take, test, release, key, ttl, value, site } = pair;
   const end = semicolonOf(source);
   const indent = indentOf(source, take.start);
-  const taking = `const lock = await ${site.name}.tryAcquire(${key}, { ttl: ${ttl} })${end}`;
+  const taking = `const lock = await ${site.name}.tryAcquire(${key}, { ${ttl} })${end}`;
   const condition = test.type === 'IfStatement' ? test.test : test;
   const asking: Edit = { start: condition.start, end: condition.end, text: 'lock === null' };
   const edits: Edit[] = [

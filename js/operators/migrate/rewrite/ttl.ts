@@ -3,11 +3,19 @@
 import type { Expiry } from '../find/key-command.js';
 import { bare, calledName, type Node, receiverOf, type Source } from '../find/source.js';
 
+/** The option that has an expiry. */
+export function ttlOption(source: Source, expiry: Expiry): string {
+  const ttl = ttlOf(source, expiry);
+  return ttl === 'ttl' ? ttl : `ttl: ${ttl}`;
+}
+
 /** The code of an expiry in ms. A value that is no literal stays the expression that it is. */
 export function ttlOf(source: Source, { unit, isTime, amount }: Expiry): string {
   if (typeof amount === 'number') return `${unit === 's' ? amount * 1_000 : amount}`;
   const node = plain(source, amount);
   if (isTime !== true) return inMs(source, node, unit);
+  const date = node.type === 'NewExpression' ? node.arguments[0] : undefined;
+  if (date !== undefined) return ttlOf(source, { unit: 'ms', isTime, amount: date });
   const length = lengthOf(source, node);
   if (length !== undefined) return inMs(source, length, unit);
   return `${inMs(source, node, unit)} - Date.now()`;
