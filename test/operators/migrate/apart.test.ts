@@ -187,6 +187,13 @@ test('another form stays, with the code to paste', async () => {
     'client.ts': SERVICE.replace("from 'ioredis'", "from './my-redis'"),
     'untyped.ts': SERVICE.replace('redis: Redis', 'redis: any'),
     'named.ts': SERVICE.replace('async lock(', 'locks = []\n  async lock('),
+    'for-each-lock.ts': SERVICE.replace(
+      'redis: Redis',
+      'redis: Redis, private readonly key: string',
+    )
+      .replaceAll('key: string, ', '')
+      .replaceAll('(key,', '(this.key,')
+      .replace('1, key,', '1, this.key,'),
     'late.cjs': OWN.replace('this.client = createClient({ url });', 'this.client = url.client;'),
   };
   const folder = folderOf(forms);

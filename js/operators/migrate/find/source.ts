@@ -291,7 +291,8 @@ export function receiverOf(call: CallExpression): Node | undefined {
   return callee.type === 'MemberExpression' ? callee.object : undefined;
 }
 
-function paramsOf(node: AnyFunction): Set<string> {
+/** The names that the parameters of a function declare. */
+export function paramsOf(node: AnyFunction): Set<string> {
   const names = new Set<string>();
   const visit = (pattern: Node): void => {
     if (pattern.type === 'Identifier') names.add(pattern.name);

@@ -2,7 +2,7 @@
 
 import type { Commands, HandLock } from '../find/key-command.js';
 import { sameKey } from '../find/keys.js';
-import { nameOf, type Source } from '../find/source.js';
+import { nameOf, paramsOf, type Source } from '../find/source.js';
 import { apartOf } from './apart.js';
 import type { Edit } from './edits.js';
 import { importOf, type Site } from './manager.js';
@@ -43,8 +43,20 @@ export function editByHand(
 
 function rewrite(source: Source, lock: HandLock): Rewritten | undefined {
   const pair = isFree(source, 'lock') ? pairOf(source, lock) : undefined;
-  if (pair !== undefined) return { site: pair.site, edits: editPair(source, pair) };
-  return apartOf(source, lock);
+  const found =
+    pair === undefined ? apartOf(source, lock) : { site: pair.site, edits: editPair(source, pair) };
+  // Objects of a class whose key is a field may be as many as its locks: each would open a connection.
+  return found?.site.name === 'this.locks' && !isKeyGiven(source, lock) ? undefined : found;
+}
+
+/** Whether a key has something of the parameters of the function that takes the lock. */
+function isKeyGiven(source: Source, { acquire }: HandLock): boolean {
+  const key = acquire?.key;
+  if (key === undefined) return false;
+  const names = new Set(source.functionsOf(key).flatMap((each) => [...paramsOf(each)]));
+  return [key, source.resolve(key)]
+    .flatMap((each) => [each, ...source.within(each)])
+    .some((each) => each.type === 'Identifier' && names.has(each.name));
 }
 
 /** Whether the file does nothing else with the key, such as asking for its owner, or extending the lease. */
