@@ -12,7 +12,7 @@ const PICTURES = {
   'ui-phone.png': 'groups-390-dark.png',
 };
 
-const test = [join(ROOT, 'scripts', 'test.mjs'), 'ui/pictures'];
+const test = [join(ROOT, 'scripts', 'test.mjs'), 'page/pictures'];
 const { status } = spawnSync(process.execPath, test, { stdio: 'inherit' });
 if (status !== 0) process.exit(1);
 for (const [name, from] of Object.entries(PICTURES)) {

@@ -27,8 +27,8 @@ const LONG = [
   'connect/rotations-full', // a minute for each kind of target
   'faults/torture/campaign',
   'faults/torture/histories',
-  'redis-semaphore/suite', // each lease runs out once
-  'ui/pictures', // each view in each width and theme
+  'adapters/redis-semaphore/suite', // each lease runs out once
+  'operators/page/pictures', // each view in each width and theme
   'package/', // runtimes, package managers, bundlers, frameworks
 ];
 
@@ -40,7 +40,7 @@ const THOROUGH = [
   'behaviour/lifecycle/',
   'connect/rotations',
   'faults/',
-  'redlock/rolling',
+  'adapters/redlock/rolling',
   'steps/',
   'support/topologies',
   'topologies/',
@@ -69,6 +69,10 @@ const leavesOut = mode === undefined || mode === '--quick' || mode === '--thorou
 
 const all = readdirSync(root, { recursive: true }).filter((file) => file.endsWith('.test.js'));
 const here = all.filter((file) => !file.startsWith(OTHER_PLATFORMS)).sort();
+const gone = [...LONG, ...THOROUGH, ...QUICK].find(
+  (start) => !all.some((file) => file.startsWith(start)),
+);
+if (gone !== undefined) fail(`scripts/test.mjs names tests that are not there: ${gone}`);
 const long = here.filter((file) => startsWithOne(file, LONG));
 const thorough = here.filter((file) => startsWithOne(file, THOROUGH) && !long.includes(file));
 const wanted = wantedFiles();

@@ -103,7 +103,7 @@ export default {
       file: 'js/base/http.ts',
       was: 'const all = { ...PROBLEM_HEADERS, ...headers };',
       becomes: 'const all = { ...headers };',
-      tests: ['base/http'],
+      tests: ['base/answer'],
     },
     // A label is longer than the core allows.
     {

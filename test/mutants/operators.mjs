@@ -4,7 +4,7 @@ const VIEWS = 'js/operators/views/lock-views.ts';
 const OBSERVER = 'js/operators/views/observer.ts';
 
 export default {
-  tests: ['operators/observer'],
+  tests: ['views/observer'],
   mistakes: [
     { file: VIEWS, was: '$.|+()', becomes: '$|+()' },
     { file: VIEWS, was: "source.replace(/\\?/g, '.')", becomes: "source.replace(/\\?/g, '.*')" },

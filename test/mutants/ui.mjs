@@ -1,14 +1,14 @@
 /** Mistakes in `js/operators/page`. */
 
 export default {
-  tests: ['ui/access'],
+  tests: ['page/access'],
   mistakes: [
     // A client that has gone keeps its stream.
     {
       file: 'js/operators/page/handler.ts',
       was: 'onAbort(left, () => stream.close());',
       becomes: '{}',
-      tests: ['ui/fetch'],
+      tests: ['page/fetch'],
     },
     {
       file: 'js/operators/page/handler.ts',
