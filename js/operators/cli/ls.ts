@@ -3,7 +3,15 @@
 import type { Command } from 'commander';
 import { printable } from '../../base/printable.js';
 import { human, moment } from '../../base/time.js';
-import { isDone, type LockView, listLocks, modeOf, nameOf, viewOf } from '../views/lock-views.js';
+import {
+  countsPermits,
+  isDone,
+  type LockView,
+  listLocks,
+  modeOf,
+  nameOf,
+  viewOf,
+} from '../views/lock-views.js';
 import { Observer } from '../views/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
@@ -103,8 +111,8 @@ const FIT: Fit = {
 };
 
 function described(view: LockView, foreign?: ForeignHold): string {
-  const { name, mode, limit, holders, waiters } = view;
-  const isSemaphore = limit !== null;
+  const { name, mode, holders, waiters } = view;
+  const isSemaphore = countsPermits(view);
   const [observer, now] = [new Observer(), Date.now()];
   observer.look([view], now);
   const shown = `Lock "${printable(name)}"`;

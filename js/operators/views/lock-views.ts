@@ -52,7 +52,7 @@ export interface HolderView {
 /** The tokens of holders. They are never shown: with a token anybody may take the lock over. */
 const TOKENS = new WeakMap<HolderView, string>();
 
-/** One waiter for a lock: the callers of one process count as one. */
+/** One waiter for a lock: the callers of one process that wait to hold it alone count as one, those that share it do not. */
 export interface WaiterView {
   readonly label: string | null;
   readonly clientId: string;
@@ -86,7 +86,7 @@ function viewsOf({ held, pending }: LockSnapshot): LockView[] {
       mode: holders[0]?.mode ?? null,
       limit: limitOf(holders),
       holders: holders.map(holderOf),
-      waiters: firstOfEach(waited.get(name) ?? []).map(waiterOf),
+      waiters: (waited.get(name) ?? []).map(waiterOf),
     };
   });
 }
@@ -172,12 +172,6 @@ export function tokensOf({ holders }: Pick<LockView, 'holders'>): string[] {
   return holders.map((holder) => TOKENS.get(holder) ?? '');
 }
 
-/** The first waiter of each process, which may wait for several shares. */
-function firstOfEach(waiters: readonly PendingLockInfo[]): PendingLockInfo[] {
-  const seen = new Set<string>();
-  return waiters.filter(({ clientId }) => !seen.has(clientId) && seen.add(clientId));
-}
-
 function waiterOf({
   label,
   clientId,
@@ -187,6 +181,11 @@ function waiterOf({
   waited,
 }: PendingLockInfo): WaiterView {
   return { label, clientId, mode, permits, position, waited };
+}
+
+/** Whether a table of this lock needs to tell permits: it is a semaphore, also while none of it is held. */
+export function countsPermits({ limit, waiters }: Pick<LockView, 'limit' | 'waiters'>): boolean {
+  return limit !== null || waiters.some(({ permits }) => permits > 1);
 }
 
 /** How long the waiter that has waited longest has waited, in ms; 0 if there is none. */

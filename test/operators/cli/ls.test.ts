@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { afterEach, beforeEach, test } from 'node:test';
 import { promisify } from 'node:util';
-import type { HeldLockInfo } from 'holdfast';
+import type { HeldLockInfo, PendingLockInfo } from 'holdfast';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { enrol, leastRights } from '../../support/least-rights.js';
 import { RedisServer } from '../../support/server.js';
@@ -205,6 +205,26 @@ test('ls and show tell how many permits of a semaphore are held', async () => {
     holders.map(({ permits }: HeldLockInfo) => permits),
     [3, 1],
   );
+});
+
+test('show has a line for each waiter of a semaphore, also of one process', async () => {
+  const share = { mode: 'shared', limit: 2, ttl: 60_000, wait: 60_000 } as const;
+  await locks.acquire('api', { ...share, permits: 2 });
+  for (const label of ['one', 'another']) {
+    others.acquire('api', { ...share, label }).catch(() => {});
+    const waits = async () => (await locks.query({ name: 'api' })).pending;
+    await until(async () => (await waits()).some((each) => each.label === label), label);
+  }
+  const { waiters } = JSON.parse((await ends(0, env, 'show', 'api', '--json')).stdout);
+  assert.deepEqual(
+    waiters.map(({ label, permits, position }: PendingLockInfo) => [position, label, permits]),
+    [
+      [1, 'one', 1],
+      [2, 'another', 1],
+    ],
+  );
+  const { stdout } = await ends(0, env, 'show', 'api');
+  assert.match(stdout, /^1 +\S+ +shared +1 +one .*\n2 +\S+ +shared +1 +another /m);
 });
 
 test('ls narrows by a pattern: * for any text, ? for one character, all else for itself', async () => {
