@@ -1,9 +1,9 @@
 // One lock, at the side: its holders, its wait queue, which process waits for which, and its history.
 
 import { copies } from './copy.mjs';
-import { element, leaseOf, nameOf, sinceOf, untilOf, write } from './format.mjs';
+import { element, leaseOf, nameOf, plural, sinceOf, untilOf, write } from './format.mjs';
 import { drawHistory } from './happened.mjs';
-import { describe, heldSince, kindOf, waitedSince } from './kinds.mjs';
+import { countsPermits, describe, heldSince, kindOf, waitedSince } from './kinds.mjs';
 import { drawPeople } from './list.mjs';
 import { Release } from './release.mjs';
 import { human, printable } from './shared.mjs';
@@ -95,7 +95,7 @@ export class Details {
 
   #drawHolders(lock, now) {
     const holders = lock?.holders ?? [];
-    const several = (lock?.limit ?? null) !== null;
+    const several = lock !== undefined && countsPermits(lock);
     drawPeople(at('#holders'), holders.slice(0, PEOPLE_MAX), (each) => ({
       who: nameOf(each),
       client: each.client,
@@ -114,12 +114,10 @@ export class Details {
 
   #drawWaiters(lock, now) {
     const waiters = lock?.waiters ?? [];
-    const several = (lock?.limit ?? null) !== null;
+    const several = lock !== undefined && countsPermits(lock);
     const { processes } = this.#locks;
-    write(
-      at('#waiters-title'),
-      waiters.length === 0 ? 'Wait queue' : `Wait queue (${waiters.length})`,
-    );
+    const title = lock?.kind === 'leader' ? 'Candidates' : 'Wait queue';
+    write(at('#waiters-title'), waiters.length === 0 ? title : `${title} (${waiters.length})`);
     drawPeople(at('#waiters'), waiters.slice(0, PEOPLE_MAX), (each, i) => ({
       who: `${i + 1}. ${nameOf(each)}`,
       client: each.client,
@@ -200,8 +198,10 @@ function drawVotes(votes) {
 
 function summary(lock) {
   if (lock === undefined) return 'It is held by nobody, and nobody waits for it.';
-  const { waiters, changes } = lock;
-  const queue = waiters.length === 0 ? 'Nobody waits.' : `${waiters.length} waiting.`;
+  const { kind, waiters, changes } = lock;
+  const waiting =
+    kind === 'leader' ? plural(waiters.length, 'candidate') : `${waiters.length} waiting`;
+  const queue = waiters.length === 0 ? 'Nobody waits.' : `${waiting}.`;
   return `${describe(lock)} ${queue} New holders seen: ${changes}.`;
 }
 

@@ -2,7 +2,7 @@
 
 import { choicesIn } from './address.mjs';
 import { element, nameOf, write } from './format.mjs';
-import { KINDS, kindOf } from './kinds.mjs';
+import { isWaitedFor, KINDS, kindOf } from './kinds.mjs';
 
 const at = (selector) => document.querySelector(selector);
 
@@ -48,7 +48,7 @@ export class Filters {
     const kind = this.#kind;
     const found = [];
     for (const lock of locks) {
-      if (waited && lock.waiters.length === 0) continue;
+      if (waited && !isWaitedFor(lock)) continue;
       if (kind !== 'all' && kindOf(lock) !== kind) continue;
       if (words === '' || textOf(lock).includes(words)) found.push(lock);
     }

@@ -1,7 +1,7 @@
 // The order of the list: sorted, and on demand in groups by prefix.
 
 import { nameOf } from './format.mjs';
-import { badgeOf, heldSince, kindOf, waitedSince } from './kinds.mjs';
+import { badgeOf, heldSince, isWaitedFor, kindOf, waitedSince } from './kinds.mjs';
 
 /** What each column is sorted by. A first click shows the greatest first, except for text. */
 export const KEYS = {
@@ -9,7 +9,7 @@ export const KEYS = {
   kind: (lock) => kindOf(lock) + badgeOf(lock),
   holder: ({ holders }) => holders.map(nameOf).join(),
   held: (lock, now) => now - heldSince(lock),
-  waiting: ({ waiters }) => waiters.length,
+  waiting: (lock) => (isWaitedFor(lock) ? lock.waiters.length : 0),
   longest: (lock, now) => now - waitedSince(lock),
   lease: ({ holders }, now) =>
     holders.reduce((least, { ends }) => Math.min(least, ends ?? Infinity), Infinity) - now,
@@ -45,7 +45,7 @@ export function grouped(locks, closed) {
   }
   return [...groups].flatMap(([prefix, own]) => {
     const open = !closed.has(prefix);
-    const waiting = own.reduce((sum, { waiters }) => sum + waiters.length, 0);
+    const waiting = own.filter(isWaitedFor).reduce((sum, { waiters }) => sum + waiters.length, 0);
     const head = { name: `group ${prefix}`, group: prefix, open, count: own.length, waiting };
     return open ? [head, ...own] : [head];
   });

@@ -53,6 +53,11 @@ export function describe(lock) {
   return words[kind];
 }
 
+/** Whether to tell the permits of each holder and waiter: the lock is a semaphore, also while none of it is held. */
+export function countsPermits({ limit, waiters }) {
+  return limit !== null || waiters.some(({ permits }) => permits > 1);
+}
+
 /** How many permits are taken. */
 export function takenOf({ holders }) {
   return holders.reduce((sum, { permits }) => sum + permits, 0);
@@ -68,14 +73,19 @@ export function heldSince({ holders }) {
   return oldest(working.map(({ since }) => since));
 }
 
-/** Since when the first waiter waits; Infinity if nobody does. */
-export function waitedSince({ waiters }) {
-  return oldest(waiters.map(({ since }) => since));
+/** Whether somebody waits who could be kept too long: a candidate waits for as long as another leads. */
+export function isWaitedFor({ kind, waiters }) {
+  return kind !== 'leader' && waiters.length > 0;
+}
+
+/** Since when the first waiter waits; Infinity if nobody does, or none but candidates. */
+export function waitedSince(lock) {
+  return isWaitedFor(lock) ? oldest(lock.waiters.map(({ since }) => since)) : oldest([]);
 }
 
 /** How much a wait matters: '' for none, then 'some', 'long', 'very-long'. */
 export function urgencyOf(lock, now) {
-  if (lock.waiters.length === 0) return '';
+  if (!isWaitedFor(lock)) return '';
   const wait = now - waitedSince(lock);
   if (wait < LONG_MS) return 'some';
   return wait < VERY_LONG_MS ? 'long' : 'very-long';

@@ -10,7 +10,7 @@ import {
   untilOf,
   write,
 } from './format.mjs';
-import { badgeOf, isFull, kindOf, urgencyOf, waitedSince } from './kinds.mjs';
+import { badgeOf, isFull, isWaitedFor, kindOf, urgencyOf, waitedSince } from './kinds.mjs';
 import { human, printable } from './shared.mjs';
 
 /** A lease that ends sooner is shown as a warning, in ms. */
@@ -97,7 +97,8 @@ function fillLock(row, lock, now) {
     holder === undefined || kind === 'done' || kind === 'idle' ? '' : heldOf(holder, now),
   );
   write(waiting, waiters.length === 0 ? '' : String(waiters.length));
-  write(wait, waiters.length === 0 ? '' : human(now - waitedSince(lock)));
+  waiting.title = lock.kind === 'leader' ? plural(waiters.length, 'candidate') : '';
+  write(wait, isWaitedFor(lock) ? human(now - waitedSince(lock)) : '');
   drawLease(lease, holder, now);
   write(fence, holder?.fence == null ? '' : String(holder.fence));
   fence.title = fence.textContent;

@@ -1,6 +1,7 @@
 /** Tables of locks for people, as `ls`, `show` and `watch` print them. */
 
 import { Option } from 'commander';
+import { isLeaderLock } from '../../base/names.js';
 import { printable } from '../../base/printable.js';
 import { human } from '../../base/time.js';
 import {
@@ -87,12 +88,13 @@ const FIT: Fit = {
   leave: ['WAITERS', 'FENCE', 'MODE', 'CHANGES', 'WAITED', 'HELD', 'LEASE'],
 };
 
-/** A lock that nobody holds, a slot that is done, and a queue stand out. */
-function colourOf(head: string, cell: string): Paint | undefined {
+/** A lock that nobody holds, a slot that is done, and a queue stand out; candidates wait as long as another leads. */
+function colourOf(head: string, cell: string, [name = '']: readonly string[]): Paint | undefined {
   if (head === 'HOLDER' && cell === 'nobody') return 'dim';
   if (head === 'MODE' && cell === 'done') return 'green';
   if (head === 'LEASE' && cell === restOf(null)) return 'yellow';
-  return (head === 'WAITING' || head === 'WAITED') && cell !== '' ? 'yellow' : undefined;
+  const isQueue = (head === 'WAITING' || head === 'WAITED') && cell !== '';
+  return isQueue && !isLeaderLock(name) ? 'yellow' : undefined;
 }
 
 /** A row for each holder of each lock. What concerns the whole lock is in the first row alone. */

@@ -39,8 +39,8 @@ export interface Fit {
   readonly shorten: readonly string[];
   /** The columns that leave where the others do not fit, in this order. */
   readonly leave: readonly string[];
-  /** The colour of a cell, for a terminal that has colours. */
-  readonly colour?: (head: string, cell: string) => Paint | undefined;
+  /** The colour of a cell in its row, for a terminal that has colours. */
+  readonly colour?: (head: string, cell: string, row: readonly string[]) => Paint | undefined;
 }
 
 const WHOLE: Fit = { shorten: [], leave: [] };
@@ -65,25 +65,22 @@ export function table(
     return { head, cells: own, width: Math.max(...[head, ...own].map(length)) };
   });
   const shown = fitted(columns, fit);
-  const line = (texts: readonly string[], isHead: boolean) =>
+  const line = (texts: readonly string[], row?: readonly string[]) =>
     texts
       .map((text, i) => {
         const { head = '', width = 0 } = shown[i] ?? {};
         const short = shortened(text, width);
-        const colour = isHead ? undefined : fit.colour?.(head, text);
+        const colour = row === undefined ? undefined : fit.colour?.(head, text, row);
         const painted = colour === undefined ? short : paint(process.stdout, colour, short);
         return painted + ' '.repeat(width - length(short));
       })
       .join(' '.repeat(GAP))
       .trimEnd();
-  const rows = cells.map((_, row) => shown.map((column) => column.cells[row] ?? ''));
-  return [
-    line(
-      shown.map(({ head }) => head),
-      true,
-    ),
-    ...rows.map((row) => line(row, false)),
-  ];
+  const rows = cells.map((row, i) => {
+    const texts = shown.map((column) => column.cells[i] ?? '');
+    return line(texts, row);
+  });
+  return [line(shown.map(({ head }) => head)), ...rows];
 }
 
 interface Column {
