@@ -1,7 +1,7 @@
 // What happened: to all locks, and to one.
 
 import { element, shortOf, timeOf } from './format.mjs';
-import { moment, printable } from './shared.mjs';
+import { moment, PER_LOCK_MAX, printable } from './shared.mjs';
 
 /** What happens to one lock within so many ms is one item. */
 const FOLD_MS = 60_000;
@@ -50,7 +50,7 @@ export function drawHappened(list, happened, open) {
 /** Draws the history of one lock, the latest first, with a mark where nobody watched. */
 export function drawHistory(list, name, history) {
   const own = history.of(name).map((each) => ({ at: each.at, each }));
-  const lines = [...own, { at: history.since }];
+  const lines = [...own, { at: history.since, cut: own.length >= PER_LOCK_MAX }];
   for (const gap of history.gaps) {
     // Gaps between which nothing was seen are one mark.
     const same = lines.find(
@@ -69,7 +69,7 @@ export function drawHistory(list, name, history) {
   list.replaceChildren(...lines.map(lineOf));
 }
 
-function lineOf({ at, each, gap, count }) {
+function lineOf({ at, each, gap, count, cut }) {
   const line = element('li', '', each === undefined ? 'gap' : '');
   if (gap !== undefined) {
     const parts = count > 1 ? ` for ${count} parts of the time` : '';
@@ -77,7 +77,7 @@ function lineOf({ at, each, gap, count }) {
       `Nobody watched${parts} from ${moment(new Date(gap.from))} to ${moment(new Date(gap.to))}.`,
     );
   } else if (each === undefined) {
-    line.append(`Watched since ${moment(new Date(at))}.`);
+    line.append(cut ? 'Earlier changes are not kept.' : `Watched since ${moment(new Date(at))}.`);
   } else {
     const words = sentence(each);
     line.append(element('time', moment(new Date(at))), words[0].toUpperCase() + words.slice(1));

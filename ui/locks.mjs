@@ -1,7 +1,7 @@
 // The locks as the server last told them, and the clock by which their times are read.
 
 import { Processes } from './chain.mjs';
-import { heldSince, isFull, kindOf, waitedSince } from './kinds.mjs';
+import { heldSince, isFull, isWaitedFor, kindOf, waitedSince } from './kinds.mjs';
 import { History } from './shared.mjs';
 
 export class Locks {
@@ -54,7 +54,7 @@ export class Locks {
     this.#take(rows, now);
     this.#history = new History();
     this.#history.since = since;
-    this.#history.add(happened);
+    this.#history.add(happened, now);
     for (const gap of gaps) this.#history.addGap(gap);
   }
 
@@ -69,7 +69,7 @@ export class Locks {
         noteLease(holder, now);
       });
     }
-    this.#history.add(happened);
+    this.#history.add(happened, now);
   }
 
   #take(rows, now) {
@@ -88,10 +88,12 @@ export class Locks {
       const kind = kindOf(lock);
       found.kinds[kind] = (found.kinds[kind] ?? 0) + 1;
       found.held += Number(Number.isFinite(heldSince(lock)));
-      found.waiting += lock.waiters.length;
       found.semaphores += Number(kind === 'semaphore');
       found.full += Number(isFull(lock));
-      if (lock.waiters.length > 0) found.waited.push(lock);
+      if (isWaitedFor(lock)) {
+        found.waiting += lock.waiters.length;
+        found.waited.push(lock);
+      }
       // A leader leads for as long as its process lives, so its age says nothing.
       if (kind !== 'leader' && (found.oldest === null || heldSince(lock) < heldSince(found.oldest)))
         found.oldest = Number.isFinite(heldSince(lock)) ? lock : found.oldest;

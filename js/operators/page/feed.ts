@@ -1,9 +1,9 @@
-/** Looks at all locks as long as pages are open, and tells them what has changed. */
+/** Looks at all locks while pages are open, and for an hour after, and tells them what has changed. */
 
 import { type LockView, listLocks } from '../views/lock-views.js';
 import { Observer } from '../views/observer.js';
 import { listVotes, majorityOf } from '../views/votes.js';
-import { type Happening, History } from './history.js';
+import { type Happening, History, KEPT_MS } from './history.js';
 import type { UiSettings } from './options.js';
 import { differs, endsOf, happeningOf, type Row, rowOf } from './rows.js';
 import type { Stream } from './stream.js';
@@ -14,6 +14,8 @@ const STREAMS_MAX = 100;
 const HAPPENINGS_MAX = 200;
 /** The pause after a look is at least so many times as long as the look. */
 const PAUSES_PER_LOOK = 4;
+/** How much longer the pause is while no page is open: its looks are for the history of the next page. */
+const UNSEEN = 5;
 
 /** The source of all streams of one page. @internal */
 export class Feed {
@@ -29,6 +31,8 @@ export class Feed {
   #failure: string | null = null;
   #looked = false;
   #looking = false;
+  /** When the last page was closed, by the clock of `performance`. */
+  #left = 0;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -60,9 +64,8 @@ export class Feed {
   remove(stream: Stream): void {
     this.#streams.delete(stream);
     if (this.#streams.size > 0) return;
-    clearTimeout(this.#timer);
-    // Changes before the next page is opened are not observed.
-    this.#miss();
+    this.#left = performance.now();
+    if (!this.#looking) this.#lookLater(0);
   }
 
   /** Tells one stream everything. */
@@ -98,10 +101,23 @@ export class Feed {
       this.#send('failure', JSON.stringify({ now: Date.now(), message: this.#failure }));
     }
     this.#looking = false;
-    if (this.#closed || this.#streams.size === 0) return;
-    const took = performance.now() - began;
+    this.#lookLater(performance.now() - began);
+  }
+
+  /** Plans the next look after one that `took` so many ms. */
+  #lookLater(took: number): void {
+    clearTimeout(this.#timer);
+    if (this.#closed) return;
     const pause = Math.max(this.#settings.interval, took * PAUSES_PER_LOOK);
-    this.#timer = setTimeout(() => this.lookNow(), pause);
+    if (this.#streams.size > 0) {
+      this.#timer = setTimeout(() => this.lookNow(), pause);
+    } else if (performance.now() - this.#left < KEPT_MS) {
+      // The process may end.
+      this.#timer = setTimeout(() => this.lookNow(), pause * UNSEEN).unref();
+    } else {
+      // Changes before the next page is opened are not observed.
+      this.#miss();
+    }
   }
 
   #views(): Promise<LockView[]> {
@@ -130,7 +146,7 @@ export class Feed {
     const first = !this.#looked || this.#failure !== null;
     this.#looked = true;
     this.#rows = new Map(rows.map((row) => [row.name, row]));
-    this.#history.add(happened);
+    this.#history.add(happened, now);
     this.#failure = null;
     if (first) {
       this.#send('state', this.#state());

@@ -75,7 +75,8 @@ export interface LockUiOptions {
   readonly allowRelease?: boolean | ((request: LockUiRequest) => boolean | Promise<boolean>);
   /**
    * The pause between two looks at all locks, in whole ms, from 100 to 3 600 000. It is longer while a look takes long, so that
-   * looking takes a fifth of the time at most. Nothing is looked at while no page is open.
+   * looking takes a fifth of the time at most. For an hour after the last page was closed it is five times as long, for the
+   * history; then nothing is looked at until a page is opened.
    * @default 1000
    */
   readonly interval?: Duration;

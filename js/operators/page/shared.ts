@@ -3,4 +3,4 @@
 export { printable } from '../../base/printable.js';
 export { clock, human, moment } from '../../base/time.js';
 export { CLIENT_DIGITS, heldFor, restOf, shortName } from '../views/words.js';
-export { History } from './history.js';
+export { History, PER_LOCK_MAX } from './history.js';

@@ -41,9 +41,14 @@ export const STORY: Story = {
   waited: { 'stock:4711': 3.5 * MINUTE, 'invoice:2026-11': 42_000, 'api:payments': 9_000 },
 };
 
-/** A manager for which time has passed. */
-export function telling(locks: LockManager, { age, waited }: Story): LockManager {
+/** A manager for which time has passed. `asked` is called before each look at its locks, and may throw. */
+export function telling(
+  locks: LockManager,
+  { age, waited }: Story,
+  asked: () => void = () => {},
+): LockManager {
   const query = async (...given: Parameters<LockManager['query']>): Promise<Snapshot> => {
+    asked();
     const { held, pending } = await locks.query(...given);
     return {
       held: held.map((each) => {
