@@ -10,6 +10,7 @@ export function copies(button, textOf) {
     const before = button.dataset.says ?? button.textContent;
     button.dataset.says = before;
     button.textContent = (await copy(textOf(), button)) ? 'Copied' : 'Not copied';
+    button.removeAttribute('aria-label');
     setTimeout(() => {
       button.textContent = before;
     }, SAID_MS);

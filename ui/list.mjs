@@ -4,6 +4,8 @@ import { copies } from './copy.mjs';
 import { element, shortOf, write } from './format.mjs';
 import { printable } from './shared.mjs';
 
+const COPY = 'Copy id';
+
 /** Draws people as `{ who, client, facts }`. A card that stays is kept: a person may have the focus in it. */
 export function drawPeople(list, people, told) {
   while (list.children.length > Math.max(1, people.length)) list.lastChild.remove();
@@ -21,7 +23,7 @@ export function drawPeople(list, people, told) {
 function newCard() {
   const card = document.createElement('li');
   const head = element('div', '', 'person');
-  const button = element('button', 'Copy id', 'small');
+  const button = element('button', COPY, 'small');
   button.type = 'button';
   copies(button, () => card.dataset.client);
   head.append(element('strong'), element('code'), button);
@@ -37,7 +39,9 @@ function fill(card, { who, client, facts }) {
   write(id, shortOf(printable(client)));
   id.title = printable(client);
   button.hidden = client === '';
-  button.setAttribute('aria-label', `Copy the client id of ${who}`);
+  // The name contains what is seen; that is something else for a moment after a click.
+  if (button.textContent === COPY) button.setAttribute('aria-label', `${COPY} of ${who}`);
+  else button.removeAttribute('aria-label');
   while (list.children.length > facts.length) list.lastChild.remove();
   facts.forEach(([key, value], i) => {
     if (list.children[i] === undefined) {

@@ -35,7 +35,7 @@ function check(): string[] {
     if (ratio < 4.5) findings.push(`contrast ${ratio.toFixed(2)}: ${name(each)}`);
     const hides = getComputedStyle(each).overflowX !== 'visible';
     const cut = hides && each.scrollWidth > each.clientWidth + 1;
-    const elsewhere = each.title !== '' || each.closest('.hot, #latest') !== null;
+    const elsewhere = each.closest('[title]:not([title=""]), .hot, #latest') !== null;
     if (cut && !elsewhere) findings.push(`cut: ${name(each)}`);
   }
 
@@ -47,6 +47,10 @@ function check(): string[] {
       each.getAttribute('aria-label') ??
       (labels?.length ? labels[0]?.textContent : each.textContent);
     if (!said?.trim()) findings.push(`without a name: ${name(each)}`);
+    // People who speak to their computer say what they see.
+    const label = each.getAttribute('aria-label');
+    if (label !== null && !plain(label).includes(plain(each.textContent ?? '')))
+      findings.push(`its name "${label}" lacks what is seen: ${name(each)}`);
     const box = each.getBoundingClientRect();
     const target = each.matches('input[type=checkbox]')
       ? each.closest('label')?.getBoundingClientRect()
@@ -111,6 +115,10 @@ function check(): string[] {
     }
   }
   return [...new Set(findings)];
+
+  function plain(text: string): string {
+    return text.toLowerCase().replace(/\s+/g, '');
+  }
 
   function isShown(each: HTMLElement): boolean {
     const box = each.getBoundingClientRect();

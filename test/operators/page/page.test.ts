@@ -76,7 +76,8 @@ const says = (name: string, column: string, text: string | RegExp) =>
     const now = (await row(name).count()) === 0 ? '' : await cell(name, column);
     return typeof text === 'string' ? now === text : text.test(now);
   }, `${column} of ${name} to be ${text}`);
-const happened = (name: string) => page.locator('#happened li', { hasText: name });
+const happened = (name: string) =>
+  page.locator('#happened li').filter({ has: page.getByRole('button', { name, exact: true }) });
 const names = () =>
   page
     .locator('#rows tr[data-name]')
@@ -167,6 +168,43 @@ test('a semaphore tells how many permits are taken, and that it is full', async 
   }
 });
 
+test('each holder and waiter of a semaphore has its permits', async () => {
+  const share = (permits: number, label: string) =>
+    ({ ...LONG, mode: 'shared', limit: 5, permits, label }) as const;
+  await locks.acquire('api', share(2, 'two'));
+  await others.acquire('api', share(3, 'three'));
+  const third = await connect(server.url);
+  const waits: Promise<unknown>[] = [];
+  // Callers of one process that want the same have a place each.
+  for (const [manager, permits, label] of [
+    [others, 2, 'one'],
+    [others, 2, 'another'],
+    [third, 4, 'four'],
+  ] as const) {
+    const { length } = (await locks.query({ name: 'api' })).pending;
+    waits.push(manager.acquire('api', share(permits, label)).catch(() => {}));
+    await until(
+      async () => (await locks.query({ name: 'api' })).pending.length > length,
+      'a queue entry',
+    );
+  }
+  const served = await serve({ locks });
+  try {
+    await open(`${served.url}#lock=api`);
+    await page.locator('#waiters li').nth(2).waitFor();
+    const told = async (list: string) => {
+      const cards = await page.locator(`${list} li`).allTextContents();
+      return cards.map((card) => /^([\w. ]+)….*Permits(\d)/.exec(card)?.slice(1).join());
+    };
+    assert.deepEqual((await told('#holders')).sort(), ['three,3', 'two,2']);
+    assert.deepEqual(await told('#waiters'), ['1. one,2', '2. another,2', '3. four,4']);
+  } finally {
+    await served.close();
+    await Promise.all([others.close(), third.close()]);
+  }
+  await Promise.all(waits);
+});
+
 test('a finished slot is no held lock: it is done until its end, and may keep its result', async () => {
   await locks.runOnce('mail', { every: '1h' }, async () => {});
   await locks.runOnce('report', { every: '1h', keepResult: true }, async () => 4);
@@ -224,16 +262,13 @@ test('an address leads to one lock, also of any name, and survives a reload', as
   await page.getByRole('button', { name: 'Copy link' }).click();
   await page.getByRole('button', { name: 'Copied' }).waitFor();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.url());
-  await page
-    .locator('#holders')
-    .getByRole('button', { name: 'Copy the client id of web-1' })
-    .click();
+  await page.locator('#holders').getByRole('button', { name: 'Copy id of web-1' }).click();
   const copied = () => page.evaluate(() => navigator.clipboard.readText());
   await until(async () => (await copied()) === locks.clientId, 'the whole id');
   assert.equal(await textOf(page.locator('#holders code')), `…${locks.clientId.slice(-8)}`);
   await page.reload();
   await dialog.waitFor();
-  await dialog.getByText('web-1').waitFor();
+  await page.locator('#holders').getByText('web-1').waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'hidden' });
   await until(() => !page.url().includes('#'), 'the address of the list');
@@ -294,33 +329,67 @@ test('a new hold of the same process is told as one, and two processes of one la
   }
 });
 
-test('a lock in constant motion is one line of what happened, and its history has a mark where nobody watched', async () => {
+test('a lock in constant motion is one line of what happened', async () => {
   const own = await serve({ locks });
   try {
     await open(own.url);
-    for (let i = 0; i < 4; i++) {
-      const lock = await locks.acquire('hot', LONG);
-      await row('hot').waitFor();
-      await lock.release();
-      await row('hot').waitFor({ state: 'detached' });
-    }
+    await comeAndGo('hot', 4);
     await locks.acquire('calm', LONG);
     await happened('calm').waitFor();
     assert.equal(await happened('hot').count(), 1);
     assert.match(await textOf(happened('hot')), /×8$/);
-    await page.goto('about:blank');
-    await page.goto(`${own.url}#lock=hot`);
-    const history = page.locator('#history li');
-    await history
-      .getByText(/^Nobody watched from/)
-      .or(history.filter({ hasText: 'Nobody' }))
-      .first()
-      .waitFor();
-    const lines = await history.allInnerTexts();
-    assert.equal(lines.length, 10, lines.join('\n'));
-    assert.match(lines[0] ?? '', /^Nobody watched from .* to /);
-    assert.match(lines[1] ?? '', /Freed by web-1/);
-    assert.match(lines[9] ?? '', /^Watched since/);
+  } finally {
+    await own.close();
+  }
+});
+
+/** Somebody holds a lock and frees it, so often, while the page shows it. */
+async function comeAndGo(name: string, times: number): Promise<void> {
+  for (let i = 0; i < times; i++) {
+    const lock = await locks.acquire(name, LONG);
+    await row(name).waitFor();
+    await lock.release();
+    await row(name).waitFor({ state: 'detached' });
+  }
+}
+
+test('the history goes on without a page, and has a mark where nobody could look', async () => {
+  let looks = 0;
+  let away = false;
+  const looked = async () => {
+    // The next look may be under way.
+    const enough = looks + 2;
+    await until(() => looks >= enough, 'two looks');
+  };
+  const asked = () => {
+    looks += 1;
+    if (away) throw new Error('the server is away');
+  };
+  const lines = () => page.locator('#history li');
+  const own = await serve({ locks: telling(locks, { age: {}, waited: {} }, asked) });
+  try {
+    await open(own.url);
+    await comeAndGo('job', 1);
+    await page.context().close();
+    const lock = await locks.acquire('job', LONG);
+    await looked();
+    await lock.release();
+    await looked();
+    await open(`${own.url}#lock=job`);
+    await lines().nth(4).waitFor();
+    const seen = ['Freed by web-1', 'Acquired by web-1'];
+    assert.deepEqual(
+      (await lines().allTextContents()).map((line) => line.replace(/^.*:\d\d/, '').trim()),
+      [...seen, ...seen, '.'],
+    );
+    assert.match(await textOf(lines().last()), /^Watched since/);
+    await page.context().close();
+    away = true;
+    await looked();
+    away = false;
+    await open(`${own.url}#lock=job`);
+    await lines().nth(5).waitFor();
+    assert.match(await textOf(lines().first()), /^Nobody watched from .* to /);
   } finally {
     await own.close();
   }
@@ -449,6 +518,37 @@ test('it tells leaders from other locks', async () => {
   await until(async () => (await names()).join() === 'leader:scheduler', 'leaders alone');
   stop.abort();
   await leading;
+});
+
+test('the candidates of an election are no alarm', async () => {
+  const stop = new AbortController();
+  const work = ({ signal }: { signal: AbortSignal }) =>
+    new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  const leads = [locks, others].map((each) => each.lead('job', { signal: stop.signal }, work));
+  await locks.acquire('item:1', LONG);
+  await enqueue(others, 'item:1');
+  const waited = { 'leader:job': 86_400_000 };
+  const served = await serve({ locks: telling(locks, { age: {}, waited }) });
+  try {
+    await open(served.url);
+    await says('leader:job', 'waiting', '1');
+    await says('item:1', 'waiting', '1');
+    assert.equal(await row('leader:job').getAttribute('data-urgency'), '');
+    assert.equal(await cell('leader:job', 'longest'), '');
+    assert.equal(await textOf(page.locator('[data-tile=waiting] .value')), '1');
+    assert.equal(await textOf(page.locator('[data-tile=longest] button')), 'item:1');
+    assert.deepEqual(await page.locator('#hottest li .name').allInnerTexts(), ['item:1']);
+    await row('leader:job').click();
+    await page.getByText('1 candidate.').waitFor();
+    await page.getByRole('heading', { name: 'Candidates (1)' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByLabel('Only waited for').check();
+    await until(async () => (await names()).join() === 'item:1', 'what is waited for');
+  } finally {
+    stop.abort();
+    await Promise.all(leads);
+    await served.close();
+  }
 });
 
 test('names and labels are text, whatever is in them', async () => {
