@@ -75,6 +75,7 @@ const CALM: readonly (readonly [string, string])[] = [
   ['acquired_total', '0+1x30'],
   ['oldest_wait_seconds', '40x30'],
   ['warnings{code="WARN_LOCK_POLLING"}', '0x30'],
+  ['warnings{code="WARN_LOCK_LOGIN"}', '0x30'],
   ['lost_total{reason="stolen"}', '0+1x30'],
 ];
 
@@ -82,6 +83,15 @@ const CALM: readonly (readonly [string, string])[] = [
 const YOUNG: readonly (readonly [string, string])[] = [
   ['waiting', '_ _ _ 1 1 1 1'],
   ['acquired_total', '_ _ _ 0 0 0 0'],
+];
+
+/** Warnings, one sample a minute, and the first minute at which no alert fires any more. */
+const ENDS: readonly (readonly [minute: number, series: string, values: string])[] = [
+  [3, 'warnings{code="WARN_LOCK_EVICTION"}', '0 1 1 0 0'],
+  [3, 'warnings{code="WARN_LOCK_POLLING"}', '0 2 1 0 0'],
+  // It is over an hour after the last one; the first may come before the first sample.
+  [62, 'warnings{code="WARN_LOCK_LOGIN"}', '0 1 2x80'],
+  [63, 'warnings{code="WARN_LOCK_NESTED"}', '_ _ 1x80'],
 ];
 
 test('every alert fires when its name says, and no minute earlier', () => {
@@ -113,6 +123,24 @@ test('every alert fires when its name says, and no minute earlier', () => {
           eval_time: `${minute}m`,
           exp_samples: [],
         })),
+      });
+    }
+    for (const [minute, ...series] of ENDS) {
+      tests.push({
+        interval: '1m',
+        input_series: [inputOf(series)],
+        promql_expr_test: [
+          {
+            expr: 'count(ALERTS{alertstate="firing"})',
+            eval_time: `${minute - 1}m`,
+            exp_samples: [{ value: 1, labels: '{}' }],
+          },
+          {
+            expr: 'count(ALERTS{alertstate="firing"})',
+            eval_time: `${minute}m`,
+            exp_samples: [],
+          },
+        ],
       });
     }
     const file = join(folder, 'tests.yml');
@@ -172,6 +200,7 @@ test("no panel of the dashboard is empty under the demo's load", async () => {
   void managers[0]?.lead('demo', ({ signal }) => {
     return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
   });
+  const permit = await managers[0]?.acquire('api', { mode: 'shared', limit: 3 });
   let over = false;
   const load = managers.map((manager) => serveBuyers(manager, server.url, () => over));
   try {
@@ -190,6 +219,7 @@ test("no panel of the dashboard is empty under the demo's load", async () => {
   } finally {
     over = true;
     await Promise.all(load);
+    await permit?.release();
     await Promise.all(managers.map((manager) => manager.close()));
     await prometheus.stop();
     await server.stop();

@@ -3,7 +3,7 @@
 import { Argument, type Command } from 'commander';
 import { DIALECTS, type FenceDialect, fenceTable } from '../../fence/table.js';
 import { EXIT_CODES, Exit } from './exit.js';
-import { helpText, print } from './terminal.js';
+import { helpText, print, printJson } from './terminal.js';
 
 const HELP = `
 Nothing is connected to: put the statement into a migration.
@@ -20,9 +20,12 @@ export function addFenceTable(program: Command, end: (code: number) => void): vo
     .summary('print the SQL of the table of fences')
     .description('Print the statement that makes the table in which holdfast/fence keeps fences.')
     .addArgument(new Argument('<dialect>', 'the kind of database').choices(DIALECTS))
+    .option('--json', 'write JSON, also for errors')
     .addHelpText('after', helpText(HELP))
-    .action((dialect: FenceDialect) => {
-      print(`${fenceTable(dialect)};`);
+    .action((dialect: FenceDialect, { json }: { readonly json?: true }) => {
+      const sql = `${fenceTable(dialect)};`;
+      if (json === true) printJson({ dialect, sql });
+      else print(sql);
       end(Exit.Done);
     });
 }

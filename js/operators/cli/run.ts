@@ -8,7 +8,7 @@ import type { Lock, LockMode } from '../../lock/lock.js';
 import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/times.js';
 import type { LockManager } from '../../manager/manager.js';
 import { leaveToExpireAtExit } from '../../native/operations.js';
-import { nameOf, viewOf } from '../views/lock-views.js';
+import { restOf, shortName } from '../views/words.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import {
   type CommandOptions,
@@ -19,7 +19,6 @@ import {
   ttlOption,
 } from './guarded-command.js';
 import { codeOf } from './job.js';
-import { leaseOf } from './lock-tables.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
 import { helpText } from './terminal.js';
 import { tellHolder } from './waiting.js';
@@ -191,11 +190,13 @@ async function take(
 
 /** Who holds a lock, for the message that it is not free; nothing where that is not known. */
 async function heldBy(locks: LockManager, name: string): Promise<string> {
-  const view = await viewOf(locks, name).catch(() => undefined);
-  const [holder, ...others] = view?.holders ?? [];
+  const { held } = await locks.query({ name }).catch(() => ({ held: [] }));
+  const [holder, ...others] = held;
   if (holder === undefined) return '';
+  const { state, label, clientId, ttl } = holder;
+  const who = state === 'foreign' ? 'other code' : shortName(label, clientId);
   const more = others.length === 0 ? '' : ` and ${others.length} more`;
-  return `: it is held by ${nameOf(holder)}${more}, lease ${leaseOf(holder)}`;
+  return `: it is held by ${who}${more}, lease ${restOf(ttl)}`;
 }
 
 /** The failure of a command that may be run again for the same slot. */
@@ -230,9 +231,10 @@ async function runOnce(
       return exit;
     });
     if (result.ran) return result.value;
-    const why = result.reason === 'done' ? `slot ${result.slot} is done` : 'it is not free';
-    const error = new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}": ${why}`, name);
-    if (options.conflictExitCode !== 0) report(error, json);
+    if (options.conflictExitCode === 0) return 0;
+    const who = result.reason === 'done' ? '' : await heldBy(locks, name);
+    const why = result.reason === 'done' ? `: slot ${result.slot} is done` : ` is not free${who}`;
+    report(new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}"${why}`, name), json);
     return options.conflictExitCode;
   } catch (error) {
     if (error instanceof Failed) return error.exit;

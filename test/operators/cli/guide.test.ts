@@ -107,6 +107,8 @@ test('every document has the shape of a real one', async () => {
   await server.admin.del('lock:item:42');
   const found = json('doctor');
   assert.deepEqual(shape(found), shape({ ...doctor, findings: doctor.findings.slice(0, 1) }));
+  const { dialect, sql } = json('fence-table sqlite');
+  assert.deepEqual([dialect, `${sql}\n`], ['sqlite', shell('holdfast fence-table sqlite').stdout]);
   assert.deepEqual(shape(watch), {
     time: 'string',
     lock: { name: 'string', kind: 'string', mode: null, limit: null, holders: [], waiters: [] },

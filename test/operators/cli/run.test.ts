@@ -152,6 +152,21 @@ test('75 if another client holds it, or the code of -E; with -E 0 in silence', a
   assert.deepEqual([silent.stdout, silent.stderr], ['', '']);
 });
 
+test('the message names the holder also for other code, a semaphore and a slot', async () => {
+  const busy = async (...args: string[]) =>
+    (await ends(75, env, 'run', ...args, '--if-available', '--', 'true')).stderr;
+  await server.admin.set('lock:old', 'x', 'PX', 60_000);
+  assert.match(await busy('old'), /"old" is not free: it is held by other code, lease \d\S*s\n/);
+  const share = { mode: 'shared', limit: 2 } as const;
+  await using _ = await locks.acquire('api', { ...share, label: 'web-1' });
+  await using __ = await locks.acquire('api', { ...share, label: 'web-2' });
+  const limit = ['--mode', 'shared', '--limit', '2'];
+  assert.match(await busy('api', ...limit), /held by web-[12] and 1 more, lease \d\S*s\n/);
+  // As while the job of a slot runs.
+  await using ___ = await locks.acquire('job', { label: 'web-3' });
+  assert.match(await busy('job', '--once', '1h'), /"job" is not free: it is held by web-3, lease/);
+});
+
 test('with --json its own errors are documents, also for wrong usage', async () => {
   await using _ = await locks.acquire('held', { label: 'web-1' });
   const busy = await ends(75, env, 'run', 'held', '--json', '--if-available', '--', 'true');
