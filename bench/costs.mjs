@@ -1,42 +1,38 @@
-// Measures the price of a connected client for its process: time to load and to connect, resident memory, threads. Then that of
-// a held lock and of a waiter for a manager.
+// Measures the price of a connected client for its process, beside one of Node alone: time to load, to connect and for one
+// request, the same from the start of the process on, as a function in a cloud pays it (cold start), resident memory, and
+// threads. Then that of a held lock and of a waiter. Prints the table and the lines of docs/costs.md.
 //
 //   node bench/costs.mjs             every client, in processes of their own, five times each; the medians
 //   node bench/costs.mjs CLIENT URL  one process
 //
-// Linux, since it counts threads in /proc.
+// Linux, since it counts threads in /proc. GLIDE is measured if `npm install --prefix bench` has been run.
 
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { measureMemory } from '../scripts/instructions/measure.mjs';
 import { startServer } from './server.mjs';
 
 const require = createRequire(import.meta.url);
 const ROUNDS = 5;
-/** How many locks are held, and how many callers wait, to tell what one costs. */
-const MANY = 10_000;
+const SETTLE_MS = 300;
+const GLIDE = '@valkey/valkey-glide';
 
+/** Each loads, says so, and has one request answered. */
 const CLIENTS = {
-  nothing: async () => {},
+  nothing: async () => loaded(),
   holdfast: async (url) => {
     const { connect } = require('../dist/index.js');
     loaded();
     const locks = await connect(url);
     await (await locks.acquire('costs')).release();
-    return locks;
   },
   ioredis: async (url) => {
     const { Redis } = require('ioredis');
     loaded();
     await new Redis(url).ping();
-  },
-  redis: async (url) => {
-    const { createClient } = require('redis');
-    loaded();
-    const client = await createClient({ url }).connect();
-    await client.ping();
   },
   'ioredis with redlock': async (url) => {
     const { Redis } = require('ioredis');
@@ -44,9 +40,21 @@ const CLIENTS = {
     loaded();
     await (await new Redlock([new Redis(url)]).acquire(['costs'], 1_000)).release();
   },
+  'node-redis': async (url) => {
+    const { createClient } = require('redis');
+    loaded();
+    const client = await createClient({ url }).connect();
+    await client.ping();
+  },
+  GLIDE: async (url) => {
+    const { GlideClient } = require(GLIDE);
+    loaded();
+    const { hostname: host, port } = new URL(url);
+    await (await GlideClient.createClient({ addresses: [{ host, port: Number(port) }] })).ping();
+  },
 };
 
-let loadedAt = performance.now();
+let loadedAt = 0;
 
 function loaded() {
   loadedAt = performance.now();
@@ -57,59 +65,68 @@ function resident() {
   return process.memoryUsage.rss() / 1e6;
 }
 
+/** What this process measures of itself. */
 async function measure(name, url) {
   const [began, before] = [performance.now(), resident()];
-  const locks = await CLIENTS[name](url);
-  const connected = performance.now();
-  await sleep(300);
-  const after = resident();
-  const threads = readdirSync('/proc/self/task').length;
+  await CLIENTS[name](url);
+  const answered = performance.now();
+  // The parent has the clock that began with the process.
+  const coldStart = performance.timeOrigin + answered;
+  await sleep(SETTLE_MS);
   const found = {
-    'load, ms': loadedAt - began,
-    'connect, ms': connected - loadedAt,
-    'memory, MB': after - before,
-    threads,
+    load: loadedAt - began,
+    connect: answered - loadedAt,
+    coldStart,
+    memory: resident() - before,
+    threads: readdirSync('/proc/self/task').length,
   };
-  if (name === 'holdfast') Object.assign(found, await perLock(locks));
-  process.stdout.write(`${JSON.stringify(found)}\n`, () => process.exit());
+  process.stdout.write(JSON.stringify(found), () => process.exit());
 }
 
-/** The resident memory of a held lock and of a waiter, in bytes. */
-async function perLock(locks) {
-  const names = Array.from({ length: MANY }, (_, i) => `costs:${process.pid}:${i}`);
-  const idle = resident();
-  const held = [];
-  for (const name of names) held.push(await locks.acquire(name, { ttl: 600_000 }));
-  const holding = resident();
-  for (const name of names) void locks.acquire(name, { wait: 600_000 }).catch(() => {});
-  await sleep(2_000);
-  const waiting = resident();
-  return {
-    'held lock, bytes': ((holding - idle) * 1e6) / held.length,
-    'waiter, bytes': ((waiting - holding) * 1e6) / held.length,
-  };
+/** The medians of a client's processes. */
+function mediansOf(name, url) {
+  const file = fileURLToPath(import.meta.url);
+  const rounds = Array.from({ length: ROUNDS }, () => {
+    const began = performance.timeOrigin + performance.now();
+    const said = execFileSync(process.execPath, ['--expose-gc', file, name, url]);
+    const { coldStart, ...found } = JSON.parse(said);
+    return { ...found, coldStart: coldStart - began };
+  });
+  const median = (key) =>
+    rounds.map((each) => each[key]).sort((a, b) => a - b)[Math.floor(ROUNDS / 2)];
+  return Object.fromEntries(Object.keys(rounds[0]).map((key) => [key, median(key)]));
 }
 
-function median(numbers) {
-  return numbers.sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
+function isInstalled(name) {
+  try {
+    return name !== 'GLIDE' || require.resolve(GLIDE) !== '';
+  } catch {
+    return false;
+  }
 }
 
 async function compare() {
   const server = await startServer();
   try {
-    const file = fileURLToPath(import.meta.url);
+    const alone = mediansOf('nothing', server.url);
+    console.log(
+      '| | load, ms | connect and one request, ms | cold start, ms | memory, MB | threads |',
+    );
+    console.log('|---|---|---|---|---|---|');
     for (const name of Object.keys(CLIENTS)) {
-      const rounds = Array.from({ length: ROUNDS }, () =>
-        JSON.parse(execFileSync(process.execPath, ['--expose-gc', file, name, server.url])),
-      );
-      const shown = Object.keys(rounds[0]).map((key) => {
-        const value = median(rounds.map((each) => each[key]));
-        return `${key} ${value.toFixed(value < 100 && key !== 'threads' ? 1 : 0)}`;
-      });
-      console.log(`${name.padEnd(21)} ${shown.join('; ')}`);
+      if (name === 'nothing' || !isInstalled(name)) continue;
+      const { load, connect, coldStart, memory, threads } = mediansOf(name, server.url);
+      const cells = [load, connect, coldStart - alone.coldStart, memory - alone.memory];
+      const shown = [...cells, threads - alone.threads].map((cell) => Math.round(cell));
+      console.log(`| ${[name, ...shown].join(' | ')} |`);
     }
   } finally {
     await server.stop();
+  }
+  const memory = await measureMemory();
+  console.log('');
+  for (const name of ['held lock', 'waiter']) {
+    console.log(`${name}: ${(memory[name] / 1_000).toFixed(1)} kB`);
   }
 }
 
