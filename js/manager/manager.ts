@@ -61,6 +61,7 @@ import {
 } from './events.js';
 import { type LockStats, readStats } from './stats.js';
 import {
+  CAUSES,
   eventWarning,
   nestedWarning,
   unreleasedWarning,
@@ -628,9 +629,18 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
     return up.length === servers.length;
   }
 
-  /** How many warnings of each code there were since `connect`. @internal */
+  /**
+   * How many warnings of each code there were since `connect`; of a cause that is on servers, for how many it is there now.
+   *
+   * @internal
+   */
   get warnings(): ReadonlyMap<LockWarningCode, number> {
-    return this.#warnings;
+    const { servers } = this.stats();
+    const standing = [...this.#warnings].map(([code, count]) => {
+      const isThere = CAUSES.get(code);
+      return [code, isThere === undefined ? count : servers.filter(isThere).length] as const;
+    });
+    return new Map(standing);
   }
 
   /** Emits a warning, unless there was one with its subject. @internal */

@@ -3,6 +3,7 @@
 import type { Campaigns } from '../lead/campaigns.js';
 import type { LeadState } from '../lead/options.js';
 import type { NativeChannel } from '../native/channel.js';
+import type { LockWarningCode } from './events.js';
 
 /**
  * Counters since `connect`, except `held`, `leads`, `idle`, `waiting`, `oldestHold` and `servers`, which are current
@@ -87,6 +88,8 @@ export interface ServerAbilities {
   readonly plainCommands: boolean;
   /** The server's command for a compare-and-delete; `null` where a script does it. */
   readonly compareAndDelete: 'DELEX' | 'DELIFEQ' | null;
+  /** The codes of the warnings about the server itself, as the present connection found it, such as `WARN_LOCK_EVICTION`. */
+  readonly risks: readonly LockWarningCode[];
   /**
    * The server's words if the connection is lost and the server refuses the login since, such as `WRONGPASS …`; `null` while
    * it is connected.

@@ -2,6 +2,7 @@
 
 import { NoticeCode } from '../native/records.js';
 import type { LockWarningCode } from './events.js';
+import type { ServerAbilities } from './stats.js';
 
 /** @internal */
 export interface Warning {
@@ -12,6 +13,22 @@ export interface Warning {
   /** Warnings with the same subject are reported once; by default it is the message. */
   readonly subject?: string;
 }
+
+/** The warnings whose cause is on a server, and whether it is there, as the present connection found it. @internal */
+export const CAUSES: ReadonlyMap<LockWarningCode, (server: ServerAbilities) => boolean> = new Map([
+  ...(
+    [
+      'WARN_LOCK_ACTIVE_REPLICA',
+      'WARN_LOCK_EVICTION',
+      'WARN_LOCK_PERSISTENCE',
+      'WARN_LOCK_REPLICA',
+    ] as const
+  ).map((code) => [code, ({ risks }: ServerAbilities) => risks.includes(code)] as const),
+  ['WARN_LOCK_CLOCK', ({ clock }) => !clock] as const,
+  // Without a clock there are no messages either, of which nobody is warned.
+  ['WARN_LOCK_POLLING', ({ clock, pubsub }) => clock && !pubsub] as const,
+  ['WARN_LOCK_SCRIPTS', ({ plainCommands }) => !plainCommands] as const,
+]);
 
 /** The warning for a notice about `server`, if it is one to warn of. @internal */
 export function warningOf(notice: number, server: string, text: string): Warning | undefined {

@@ -223,7 +223,8 @@ function observe(
   }
   const leading = meter.createObservableGauge(LEADING.opentelemetry, { description: LEADING.help });
   const warnings = meter.createObservableGauge('holdfast.warnings', {
-    description: 'Warnings since the manager was connected',
+    description:
+      'Warnings since the manager was connected; of a cause on servers, how many have it',
   });
   const permits = PERMITS.map(({ of, opentelemetry, help: description }) => {
     return { of, gauge: meter.createObservableGauge(opentelemetry, { description }) };

@@ -254,11 +254,11 @@ function registerHandOffs(registers: Registry[], measured: Metrics['measured']):
   });
 }
 
-/** A gauge: each warning comes once, and what it says stays so until somebody sees to it. */
+/** A gauge: what a warning says about a server is true until somebody sees to it. */
 function registerWarnings(registers: Registry[], measured: Metrics['measured']): void {
   new Gauge({
     name: 'holdfast_warnings',
-    help: 'Warnings since the manager was connected',
+    help: 'Warnings since the manager was connected; of a cause on servers, how many have it',
     labelNames: ['manager', 'code'],
     registers,
     collect() {

@@ -53,6 +53,13 @@ impl Shared {
         }
     }
 
+    /// A server denies publishing and subscribing on a connection that it allowed both.
+    pub(super) fn set_pubsub_denied(&self, node: NodeId) {
+        if let Some((abilities, _)) = lock(&self.servers).get_mut(&node) {
+            abilities.pubsub = false;
+        }
+    }
+
     /// A connection is new, or has ended.
     pub(super) fn set_server(&self, node: NodeId, abilities: Option<Abilities>) {
         let mut servers = lock(&self.servers);

@@ -302,7 +302,10 @@ impl State {
     fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {
         let event = match incoming {
             Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
-            Incoming::PubsubDenied(why) => Event::PubsubDenied(why),
+            Incoming::PubsubDenied(why) => {
+                self.shared.set_pubsub_denied(node);
+                Event::PubsubDenied(why)
+            }
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Probed(probe, sent) => Event::Probed { probe, sent },

@@ -7,6 +7,7 @@ use super::records::{Operation, read_lease, read_operations, read_time};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;
+use crate::protocol::Risk;
 use crate::server::{Abilities, Resp};
 use napi::Either;
 use napi::bindgen_prelude::Null;
@@ -183,14 +184,24 @@ pub struct ServerAbilities {
     pub plain_commands: bool,
     /// Its command for a compare-and-delete; null if a script does it.
     pub compare_and_delete: Either<String, Null>,
+    /// The codes of the warnings about it.
+    pub risks: Vec<String>,
     /// The server's words, if it refuses the login since the connection was lost; null otherwise.
     pub refused: Either<String, Null>,
 }
 
 impl From<Abilities> for ServerAbilities {
     fn from(abilities: Abilities) -> Self {
-        let Abilities { server, resp, clock, pubsub, plain_commands, compare_and_delete, refused } =
-            abilities;
+        let Abilities {
+            server,
+            resp,
+            clock,
+            pubsub,
+            plain_commands,
+            compare_and_delete,
+            risks,
+            refused,
+        } = abilities;
         Self {
             server,
             protocol: match resp {
@@ -204,8 +215,19 @@ impl From<Abilities> for ServerAbilities {
                 Some(command) => Either::A(command.to_owned()),
                 None => Either::B(Null),
             },
+            risks: risks.iter().map(|risk| code_of(risk).to_owned()).collect(),
             refused: refused.map_or(Either::B(Null), Either::A),
         }
+    }
+}
+
+/// The code of the warning that JavaScript gives for a risk.
+const fn code_of(risk: &Risk) -> &'static str {
+    match risk {
+        Risk::ActiveReplica(_) => "WARN_LOCK_ACTIVE_REPLICA",
+        Risk::Eviction(_) => "WARN_LOCK_EVICTION",
+        Risk::Forgets(_) => "WARN_LOCK_PERSISTENCE",
+        Risk::Replica(_) => "WARN_LOCK_REPLICA",
     }
 }
 

@@ -1,5 +1,7 @@
 //! The abilities of a connected server.
 
+use crate::protocol::Risk;
+
 /// The version of the protocol on a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Resp {
@@ -24,6 +26,8 @@ pub struct Abilities {
     pub plain_commands: bool,
     /// Its command for a compare-and-delete; none if a script does it.
     pub compare_and_delete: Option<&'static str>,
+    /// Why locks are less safe there than they could be.
+    pub risks: Vec<Risk>,
     /// The server's words, if the connection is lost and the server refuses the login since.
     pub refused: Option<String>,
 }

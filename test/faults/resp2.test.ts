@@ -35,14 +35,14 @@ async function manager(target: ConnectTarget, options: ConnectOptions = {}): Pro
 /** What the servers of a manager have in common: all of them must agree. */
 function allowed(
   locks: LockManager,
-): Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused'> {
+): Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused' | 'risks'> {
   const { servers } = locks.stats();
   assert.ok(servers.length > 0, 'no server');
   const [first, ...others] = servers.map(
-    ({ server: _, compareAndDelete: __, refused: ___, ...rest }) => rest,
+    ({ server: _, compareAndDelete: __, refused: ___, risks: ____, ...rest }) => rest,
   );
   for (const other of others) assert.deepEqual(other, first);
-  return first as Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused'>;
+  return first as Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused' | 'risks'>;
 }
 
 const ALL = { protocol: 2, clock: true, pubsub: true, plainCommands: true } as const;

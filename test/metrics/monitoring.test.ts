@@ -91,7 +91,7 @@ const ENDS: readonly (readonly [minute: number, series: string, values: string])
   [3, 'warnings{code="WARN_LOCK_POLLING"}', '0 2 1 0 0'],
   // It is over an hour after the last one; the first may come before the first sample.
   [62, 'warnings{code="WARN_LOCK_LOGIN"}', '0 1 2x80'],
-  [63, 'warnings{code="WARN_LOCK_NESTED"}', '_ _ 1x80'],
+  [62, 'warnings{code="WARN_LOCK_NESTED"}', '_ _ 1x80'],
 ];
 
 test('every alert fires when its name says, and no minute earlier', () => {

@@ -331,7 +331,7 @@ test('a quorum is connected once all of its servers are', async () => {
   }
 });
 
-test('warnings from before the measurement count', async () => {
+test('warnings from before the measurement count, and end with their cause', async () => {
   const own = await RedisServer.start({
     args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'],
   });
@@ -344,6 +344,19 @@ test('warnings from before the measurement count', async () => {
       seriesOf(registry, `holdfast_warnings{manager="default",code="${code}"}`);
     assert.equal(await value('WARN_LOCK_EVICTION'), 1);
     assert.equal(await value('WARN_LOCK_POLLING'), 0);
+    assert.deepEqual(manager.stats().servers[0]?.risks, ['WARN_LOCK_EVICTION']);
+    const connectedAnew = async () => {
+      const again = new Promise<void>((connected) => manager.once('reconnect', connected));
+      await own.admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+      await again;
+    };
+    manager.on('disconnect', () => {});
+    await own.admin.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    await connectedAnew();
+    assert.equal(await value('WARN_LOCK_EVICTION'), 0);
+    await own.admin.call('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+    await connectedAnew();
+    assert.equal(await value('WARN_LOCK_EVICTION'), 1);
   } finally {
     await own.stop();
   }

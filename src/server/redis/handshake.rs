@@ -47,19 +47,21 @@ async fn shake_hands(
     let (probe, mut risks) = introduce(&mut dialogue, endpoint).await?;
     let (mut dialect, mut denied) = settle(&mut dialogue, endpoint, purpose).await?;
     let messages = subscribe(&mut dialogue, endpoint, &mut denied).await?;
-    let abilities = Some(Abilities {
+    let mut abilities = Abilities {
         server: endpoint.address.to_string(),
         resp: dialogue.resp(),
         clock: denied.clock.is_none(),
         pubsub: denied.pubsub.is_none(),
         plain_commands: denied.plain_commands.is_none(),
         compare_and_delete: dialect.delete.command(),
+        risks: Vec::new(),
         refused: None,
-    });
+    };
     if let Purpose::Quorum { ask_persistence } = purpose {
         risks.extend(join_quorum(&mut dialogue, endpoint, &mut denied, ask_persistence).await?);
         dialect = Dialect::PLAIN;
     }
+    abilities.risks.clone_from(&risks);
     let acker = match endpoint.replicas {
         None => None,
         Some(replicas) => {
@@ -84,7 +86,7 @@ async fn shake_hands(
         link.tasks.spawn(messages::listen(endpoint.clone(), subscriber, wanted, deliver));
         link.set_channels(channels);
     }
-    Ok((link, Welcome { probe, risks, denied, abilities }))
+    Ok((link, Welcome { probe, risks, denied, abilities: Some(abilities) }))
 }
 
 /// For another connection of the same manager: nobody is asked for its login again.
