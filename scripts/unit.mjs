@@ -8,7 +8,8 @@ const LEFT_OUT =
   'left out: the unit tests of beside_redis need Redis or Valkey (Debian: apt-get install redis-server; macOS: brew ' +
   'install redis, or say in HOLDFAST_REDIS_SERVER where it is)';
 
-const cargo = ['test', '--no-default-features', '--features', 'core', '--quiet', '--'];
+// Cargo tells what it compiles, and the tests print a dot each.
+const cargo = ['test', '--no-default-features', '--features', 'core', '--', '--quiet'];
 const without = ['--skip', 'simulator::', '--skip', 'quorum::quorum_'];
 const env = { ...process.env };
 const server = findServerBinary(env);
