@@ -45,6 +45,7 @@ import { type ErrorContext, loginError, toError } from '../lock/outcome.js';
 import { gather, type LockSnapshot } from '../lock/query.js';
 import { refuseOnQuorum } from '../lock/quorum.js';
 import type { AcquireRequest } from '../lock/request.js';
+import { callListeners } from '../native/calls.js';
 import { NativeChannel } from '../native/channel.js';
 import { CLOSED, NoticeCode } from '../native/records.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
@@ -649,9 +650,13 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
     if (this.#warned.has(subject)) return;
     this.#warned.add(subject);
     this.#warnings.set(code, (this.#warnings.get(code) ?? 0) + 1);
+    if (this.listenerCount('warning') === 0) {
+      process.emitWarning(message, { type: 'HoldfastWarning', code });
+      return;
+    }
     const warning = new LockError(code, message, lock) as LockWarning;
-    if (this.emit('warning', warning)) return;
-    process.emitWarning(message, { type: 'HoldfastWarning', code });
+    // It comes in the middle of an acquire or an answer, which must not fail for a listener.
+    callListeners(() => this.emit('warning', warning));
   }
 
   /**
@@ -688,7 +693,7 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
     this.#ending.abort();
     await this.#channel.close();
     this.#abandoned.end();
-    this.emit('close');
+    callListeners(() => this.emit('close'));
   }
 
   /** A slip in the name of an event, which TypeScript refuses, would never be noticed. */
