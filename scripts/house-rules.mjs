@@ -64,6 +64,8 @@ const OPEN_TO_ANNEXES = [
   /^js\/fence\/table\.ts$/,
   // The drop-ins hold locks under values of their callers.
   /^js\/lock\/held-lock\.ts$/,
+  // What listeners throw is an uncaught error everywhere.
+  /^js\/native\/calls\.ts$/,
   // The command line asks servers, and ends processes, without a manager.
   /^js\/lock\/outcome\.ts$/,
   /^js\/native\/(addon|operations|records)\.ts$/,

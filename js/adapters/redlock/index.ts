@@ -21,6 +21,7 @@ import { HeldLock } from '../../lock/held-lock.js';
 import type { SharedHandle } from '../../lock/lock.js';
 import { LockSet } from '../../lock/lock-set.js';
 import { native } from '../../native/addon.js';
+import { callListeners } from '../../native/calls.js';
 import { tokenIdOf } from '../../native/records.js';
 import { extendByValue, joinTokens, type Place, releaseByValue } from './by-value.js';
 import { Connection, type Open } from './connection.js';
@@ -181,7 +182,7 @@ export class Redlock extends EventEmitter {
   /** The votes on every operation that has succeeded. */
   readonly #agreed: Promise<ExecutionStats>;
   #ended = false;
-  readonly #onDisconnect = (error: Error) => this.emit('error', error);
+  readonly #onDisconnect = (error: Error) => this.#emitError(error);
 
   /**
    * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of
@@ -557,8 +558,13 @@ export class Redlock extends EventEmitter {
 
   /** Emits each vote against as an event `error`. */
   #tell(stats: ExecutionStats): Promise<ExecutionStats> {
-    for (const error of stats.votesAgainst.values()) this.emit('error', error);
+    for (const error of stats.votesAgainst.values()) this.#emitError(error);
     return Promise.resolve(stats);
+  }
+
+  /** A listener that throws changes no outcome, and keeps no other `Redlock` from being told. */
+  #emitError(error: Error): void {
+    callListeners(() => this.emit('error', error));
   }
 }
 
