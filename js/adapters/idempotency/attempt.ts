@@ -4,7 +4,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { noticing } from '../../base/abort.js';
 import type { Answer } from '../../base/answer.js';
-import { checkText } from '../../base/checks.js';
+import { checkText, show } from '../../base/checks.js';
 import { argumentError, LockTimeoutError, StaleFenceError } from '../../base/errors.js';
 import type { Lock } from '../../lock/lock.js';
 import { unkeptWarning } from '../../manager/warnings.js';
@@ -95,7 +95,7 @@ export async function judge(
   method = '',
   scope: Settings['scope'] = settings.scope,
 ): Promise<Answer | Attempt | undefined> {
-  const { methods, required, store } = settings;
+  const { methods, required } = settings;
   if (!methods.includes(method)) return undefined;
   const request = await read();
   const header = request.headers['idempotency-key'];
@@ -106,20 +106,20 @@ export async function judge(
   const id = idOf(scope(request), key);
   const accepted = request.headers['accept-encoding'];
   // Ahead of the lock: answers that are known are repeated to any number of callers at once.
-  const known = entryOf(await store.read(id));
+  const known = entryOf(await readFrom(settings, id));
   if (known?.state === 'done' || (known && known.fingerprint !== fingerprint)) {
     return repeat(known, fingerprint, accepted);
   }
   const lock = await lockOf(settings, id);
   if (lock === undefined) {
-    const since = entryOf(await store.read(id));
+    const since = entryOf(await readFrom(settings, id));
     return since?.state === 'done' ? repeat(since, fingerprint, accepted) : refusal('outstanding');
   }
   const attempt = new Attempt(settings, { id, key, lock, fingerprint, accepted });
   let runs = false;
   try {
     // Before the lock was granted, another request may have changed it.
-    const found = await attempt.begin(known && (await store.read(id)));
+    const found = await attempt.begin(known && (await readFrom(settings, id)));
     if (found !== undefined) return repeat(found, fingerprint, accepted);
     runs = true;
   } finally {
@@ -164,7 +164,22 @@ async function lockOf({ locks, wait }: Settings, id: string): Promise<Lock | und
 }
 
 function entryOf(text: string | undefined): Entry | undefined {
-  return text === undefined ? undefined : JSON.parse(text);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    const message =
+      'the record of the request in the store has no JSON: does other code write there?';
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
+/** The text of a record. Clients of Redis answer `null` where there is none. */
+async function readFrom({ store }: Settings, id: string): Promise<string | undefined> {
+  const text: unknown = (await store.read(id)) ?? undefined;
+  if (text === undefined || typeof text === 'string') return text;
+  const message = `"read" of the store must return a text or undefined, got ${show(text)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 /** The answer to a request whose record stays unchanged. */
@@ -215,7 +230,7 @@ export class Attempt implements Idempotency {
 
   /** Writes the record of this attempt in place of `text`, or returns the record that forbids it. */
   async begin(text: string | undefined): Promise<Entry | undefined> {
-    const { recover, store } = this.#settings;
+    const { recover } = this.#settings;
     const found = entryOf(text);
     const { fingerprint, fence, state } = found ?? this.#entry;
     const open = found === undefined || state === 'started' || (recover && state === 'effects');
@@ -224,7 +239,7 @@ export class Attempt implements Idempotency {
     // An earlier attempt may have done its work: that stays so until there is an answer.
     const entry = interrupted ? { ...this.#entry, state: found.state } : this.#entry;
     if (!(await this.#write(text, entry))) {
-      return this.begin(await store.read(this.#id));
+      return this.begin(await readFrom(this.#settings, this.#id));
     }
     [this.#entry, this.interrupted] = [entry, interrupted];
     return undefined;
@@ -244,7 +259,7 @@ export class Attempt implements Idempotency {
     let from: string | undefined = JSON.stringify(this.#entry);
     while (!(await this.#write(from, to))) {
       // `effects` may have changed it without getting the answer.
-      from = await this.#settings.store.read(this.#id);
+      from = await readFrom(this.#settings, this.#id);
       if (entryOf(from)?.attempt !== this.#entry.attempt) return false;
     }
     if (to !== undefined) this.#entry = to;
@@ -256,7 +271,12 @@ export class Attempt implements Idempotency {
     const text = to && JSON.stringify(to);
     // The record of a request that runs must not end before its handler.
     const ttl = Math.max(this.#settings.ttl, to?.state === 'done' ? 0 : DAY_MS);
-    const write = () => this.#settings.store.replace(this.#id, from, text, ttl);
+    const write = async () => {
+      const done: unknown = await this.#settings.store.replace(this.#id, from, text, ttl);
+      if (typeof done === 'boolean') return done;
+      const message = `"replace" of the store must return true or false, got ${show(done)}`;
+      throw argumentError('ERR_INVALID_ARG_TYPE', message);
+    };
     return write().catch(write);
   }
 
