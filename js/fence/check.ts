@@ -118,17 +118,22 @@ export function stale({ name, fence }: Fenced, seen: number, where: string): Sta
 
 /** The fences of a lock or of several, in one order for all processes, so that none of them deadlock. @internal */
 function fencesOf(lock: Fenced | FencedSet): readonly Fenced[] {
-  const given = lock as Partial<Fenced & FencedSet> | null | undefined;
-  if (typeof given !== 'object' || given === null) {
-    throw argumentError('ERR_INVALID_ARG_TYPE', `a lock must be given, got ${show(given)}`);
-  }
-  if (given.fences === undefined) return [checkFenced(given)];
-  const names = Object.keys(given.fences).sort();
-  return names.map((name) => checkFenced({ name, fence: given.fences?.[name] }));
+  checkGiven(lock);
+  const { fences } = lock as Partial<FencedSet>;
+  if (fences === undefined) return [checkFenced(lock)];
+  const names = Object.keys(fences).sort();
+  return names.map((name) => checkFenced({ name, fence: fences[name] }));
+}
+
+function checkGiven(lock: unknown): asserts lock is Record<string, unknown> {
+  if (typeof lock === 'object' && lock !== null) return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `a lock must be given, got ${show(lock)}`);
 }
 
 /** Checks a lock's name and fence. @internal */
-export function checkFenced({ name, fence }: { name?: unknown; fence?: unknown }): Fenced {
+export function checkFenced(lock: unknown): Fenced {
+  checkGiven(lock);
+  const { name, fence } = lock;
   checkText(name, 'the name of a lock');
   checkWholeNumber(fence, 'the fence of a lock', 1, Number.MAX_SAFE_INTEGER);
   return { name, fence: fence as number };

@@ -2,7 +2,7 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Recipient, respond } from '../base/answer.js';
-import { checkBoolean, checkObject, checkText } from '../base/checks.js';
+import { checkBoolean, checkObject, checkText, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import { evaluate } from '../base/evaluate.js';
 import { type Problem, refusal } from '../base/http.js';
@@ -116,8 +116,9 @@ export function httpFence<Request extends object>(
     if (fence === 0 || !Number.isSafeInteger(fence)) return MALFORMED;
     const fenced = checkFenced({ name: name(request), fence });
     Object.assign(request, { fence: fenced });
-    const seen = await store?.raise(fenced.name, fenced.fence);
-    if (seen === undefined || seen <= fenced.fence) return undefined;
+    if (store === undefined) return undefined;
+    const seen = checkSeen(await store.raise(fenced.name, fenced.fence));
+    if (seen <= fenced.fence) return undefined;
     const { message } = stale(fenced, seen, 'the service');
     return { status: 412, title: 'A later owner of the lock has been here', detail: message };
   };
@@ -125,6 +126,13 @@ export function httpFence<Request extends object>(
     const judging = judge(request).then((problem) => problem && refusal(problem));
     respond(response as Recipient, next, judging);
   };
+}
+
+/** Without this check a store that answers nothing would let every request pass. */
+function checkSeen(seen: unknown): number {
+  if (Number.isSafeInteger(seen) && Number(seen) > 0) return seen as number;
+  const message = `"raise" of the store must return the greatest fence, got ${show(seen)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 const MISSING: Problem = {

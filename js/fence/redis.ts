@@ -104,6 +104,7 @@ export async function fencedSet(
 ): Promise<void> {
   const { ttl } = checkObject<{ ttl?: Duration }>(options, ['ttl'], 'fencedSet', TIMES);
   if (ttl !== undefined) checkWhole(ttl, '"ttl"', 1, Number.MAX_SAFE_INTEGER);
+  checkText(value, 'the value');
   const lease = ttl === undefined ? [] : ['PX', `${ttl}`];
   await fencedEval(client, lock, "return redis.call('SET', KEYS[1], unpack(ARGV))", {
     keys: [key],
