@@ -8,6 +8,7 @@ import type { LockLostMessage, LockTrace } from '../lock/diagnostics.js';
 import type { LockWarningCode } from '../manager/events.js';
 import type { LockManager } from '../manager/manager.js';
 import { Kinds } from './kinds.js';
+import { tolerant } from './tolerant.js';
 
 /** Every reason of a loss that a metric counts, so that each series begins at 0. @internal */
 export const LOST_REASONS: readonly LockLostReason[] = [
@@ -66,6 +67,7 @@ export class Measures {
   readonly #manager: LockManager;
   readonly #listener: MeasureListener;
   readonly #kinds: Kinds;
+  readonly #attempt = tolerant('measureLocks');
   /** When each acquire under way has begun, oldest first. */
   readonly #waiting = new Map<object, number>();
 
@@ -114,7 +116,9 @@ export class Measures {
       if (begun === undefined) return;
       this.#waiting.delete(message);
       const { lock, outcome = 'error' } = message;
-      this.#listener.acquired(this.#secondsSince(begun), this.#kinds.of(lock), outcome);
+      this.#attempt(() => {
+        this.#listener.acquired(this.#secondsSince(begun), this.#kinds.of(lock), outcome);
+      });
     },
     end() {},
     asyncStart() {},
@@ -136,7 +140,7 @@ export class Measures {
   readonly #lost = (message: unknown) => {
     const lost = message as LockLostMessage;
     if (!this.#isOurs(lost)) return;
-    this.#listener.lost(lost.error.reason);
+    this.#attempt(() => this.#listener.lost(lost.error.reason));
     this.#ended(lost, lost.error.reason);
   };
 
@@ -150,8 +154,10 @@ export class Measures {
 
   #ended({ lock, holder }: LockTrace, end: string): void {
     const { since } = holder as { since?: number };
-    if (since !== undefined)
+    if (since === undefined) return;
+    this.#attempt(() => {
       this.#listener.ended(this.#secondsSince(since), this.#kinds.of(lock), end);
+    });
   }
 }
 

@@ -31,6 +31,7 @@ import {
   PERMITS,
   WARNING_CODES,
 } from './measures.js';
+import { tolerant } from './tolerant.js';
 
 export type { LockKinds } from './kinds.js';
 
@@ -69,21 +70,20 @@ export function traceLocks(tracer: Tracer = trace.getTracer('holdfast')): () => 
 function traceOperation(tracer: Tracer, operation: (typeof OPERATIONS)[number]): () => void {
   const channel = tracingChannel<LockTrace, LockTrace>(`holdfast:${operation}`);
   const spans = new WeakMap<object, Span>();
+  const attempt = tolerant('traceLocks');
   // Node gives all of them the same message for one operation, with its result or error in the end.
   const subscribers = {
     start(message: LockTrace) {
-      const attributes = { 'lock.name': message.lock, ...serverOf(message.server) };
-      const span = tracer.startSpan(`lock ${operation}`, { kind: SpanKind.CLIENT, attributes });
-      spans.set(message, span);
+      attempt(() => {
+        const attributes = { 'lock.name': message.lock, ...serverOf(message.server) };
+        const span = tracer.startSpan(`lock ${operation}`, { kind: SpanKind.CLIENT, attributes });
+        spans.set(message, span);
+      });
     },
     asyncEnd(message: LockTrace) {
       const span = spans.get(message);
-      const { error, outcome, result = null } = message as Ended;
       // A subscriber that came in the middle of an operation has not seen its start.
-      if (span === undefined) return;
-      if (outcome !== undefined) describe(span, outcome, result);
-      if ('error' in message) fail(span, error, outcome);
-      span.end();
+      if (span !== undefined) attempt(() => finish(span, message));
     },
     end() {},
     asyncStart() {},
@@ -91,6 +91,13 @@ function traceOperation(tracer: Tracer, operation: (typeof OPERATIONS)[number]):
   };
   channel.subscribe(subscribers);
   return () => channel.unsubscribe(subscribers);
+}
+
+function finish(span: Span, message: Ended): void {
+  const { error, outcome, result = null } = message;
+  if (outcome !== undefined) describe(span, outcome, result);
+  if ('error' in message) fail(span, error, outcome);
+  span.end();
 }
 
 /** The attributes of the semantic conventions, where the target is one server. */
