@@ -1,6 +1,8 @@
 /** The options of redis-semaphore, and their checks. */
 
 import { randomUUID } from 'node:crypto';
+import { show } from '../../base/checks.js';
+import { argumentError } from '../../base/errors.js';
 import { clientOf, termsOf, writeToken } from '../../base/tokens.js';
 import { leaseOf } from '../redlock/settings.js';
 
@@ -105,6 +107,20 @@ export interface Checked {
   readonly refreshInterval: number;
 }
 
+const TIMEOUT_OPTIONS = [
+  'acquireAttemptsLimit',
+  'acquireTimeout',
+  'lockTimeout',
+  'refreshInterval',
+  'retryInterval',
+] as const;
+
+/** Without this check what is no number would be read as another choice: not to renew, or not to wait. */
+function checkNumber(value: unknown, name: string): void {
+  if (value === undefined || (typeof value === 'number' && !Number.isNaN(value))) return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `"${name}" must be a number, got ${show(value)}`);
+}
+
 /** @internal */
 export function checkOptions(options: HolderOptions = {}): Checked {
   const { identifier, acquiredExternally = false, externallyAcquiredIdentifier: taken } = options;
@@ -117,6 +133,7 @@ export function checkOptions(options: HolderOptions = {}): Checked {
   if (taken !== undefined && (identifier !== undefined || acquiredExternally)) {
     throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
   }
+  for (const name of TIMEOUT_OPTIONS) checkNumber(options[name], name);
   const { lockTimeout: lease = defaultTimeoutOptions.lockTimeout } = options;
   const lockTimeout = leaseOf(lease);
   const { acquireTimeout = defaultTimeoutOptions.acquireTimeout } = options;
