@@ -165,14 +165,16 @@ const NOT_FOUND = refusal(problem(404, 'Not found', 'the page of holdfast has no
 class Page {
   readonly #settings: Omit<UiSettings, 'allowRelease'>;
   readonly #feed: Feed;
+  readonly #end = () => this.close();
 
   constructor(settings: Omit<UiSettings, 'allowRelease'>) {
     this.#settings = settings;
     this.#feed = new Feed(settings);
-    settings.locks.once('close', () => this.close());
+    settings.locks.once('close', this.#end);
   }
 
   close(): void {
+    this.#settings.locks.off('close', this.#end);
     this.#feed.close();
   }
 
