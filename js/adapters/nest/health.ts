@@ -114,7 +114,8 @@ async function failureOf(
     timer = setTimeout(resolve, timeout, `no answer within ${timeout} ms`);
   });
   // Another check may have the lock: the server has answered, too.
-  const tried = locks.tryAcquire(name, { ttl: TTL_MS }).then(async (lock) => {
+  // An idle lock would be taken without a request, and say nothing about the server.
+  const tried = locks.tryAcquire(name, { ttl: TTL_MS, linger: 0 }).then(async (lock) => {
     await lock?.release();
     return undefined;
   });
