@@ -44,6 +44,7 @@ const THOROUGH = [
   'steps/',
   'support/topologies',
   'topologies/',
+  'weather/slow',
 ];
 
 const QUICK = ['behaviour/conformance/conformance', 'behaviour/conformance/embedded'];
