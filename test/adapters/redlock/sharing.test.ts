@@ -262,3 +262,21 @@ test('ioredis-mock: all drop-ins keep locks in this process', limited, async () 
   assert.equal(await new Mutex(mocks(), 'a', { acquireAttemptsLimit: 1 }).tryAcquire(), false);
   await mutex.release();
 });
+
+test(
+  'a Redlock of three servers has its locks on each, beside one of the first of them alone',
+  limited,
+  async () => {
+    const clients = three.servers.map((each) => client(each));
+    const [first] = clients;
+    const alone = new Redlock([first as Redis]);
+    await (await alone.acquire(['alone'], LONG_MS)).release();
+    for (const more of [clients, clients.slice(0, 1)]) {
+      const redlock = new Redlock(more);
+      const lock = await redlock.acquire(['several'], LONG_MS);
+      const on = await Promise.all(three.servers.map((each) => each.admin.exists('several')));
+      assert.ok(on.filter((count) => count === 1).length >= Math.min(2, more.length), on.join());
+      await lock.release();
+    }
+  },
+);

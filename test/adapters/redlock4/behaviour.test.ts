@@ -11,6 +11,9 @@ import { threeServers } from '../../three-servers.js';
 type Bluebird = { using<T>(resource: unknown, callback: (lock: Redlock.Lock) => T): Promise<T> };
 const Bluebird = require('bluebird') as Bluebird;
 
+/** The `catch` of Bluebird, which takes several classes. */
+type Several = { catch(...filters: unknown[]): Promise<unknown> };
+
 /** Lasts for a whole test. */
 const LONG_MS = 60_000;
 const FEW = { retryCount: 2, retryDelay: 60, retryJitter: 0 };
@@ -179,6 +182,12 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
       const missed = redlock.lock('a', LONG_MS).catch(type as never, () => 'wrong');
       assert.ok((await failureOf(missed)) instanceof Redlock4.LockError);
     }
+    const either = await (redlock.lock('a', LONG_MS) as never as Several).catch(
+      TypeError,
+      Redlock4.LockError,
+      () => 'either',
+    );
+    assert.equal(either, 'either');
     const passed = redlock.lock('a', LONG_MS).catch(TypeError, () => 'wrong');
     await failureOf(passed);
     const done = new Promise((resolve) => lock.unlock().return('freed').done(resolve));
