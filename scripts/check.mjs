@@ -49,6 +49,7 @@ const LINTS = [
   ['types', SCRIPTS, 'npm', 'run', '--silent', 'build:js'],
   ['workflows', WORKFLOWS, 'node', 'scripts/workflows.mjs'],
   ['house rules', EVERYTHING, 'node', 'scripts/house-rules.mjs'],
+  ['mistakes that can be made', EVERYTHING, 'node', 'scripts/mutants.mjs', '--applies'],
 ];
 
 const TESTS = [

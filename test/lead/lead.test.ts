@@ -262,6 +262,16 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(a.told.at(-1), ['threw', fence]);
     });
 
+    test('a callback that breaks off when it is told to end resigns, and has thrown nothing', async () => {
+      const [a] = await start();
+      const first = new Candidate(a, {}, false);
+      const { signal, fence } = await first.leads();
+      first.stop.abort();
+      first.end(signal.reason as Error);
+      assert.equal(await first.ended, 'ended');
+      assert.deepEqual(a.told.at(-1), ['resigned', fence]);
+    });
+
     test('with onError it is told of each error, and campaigns again', async () => {
       const [a] = await start();
       const errors: unknown[] = [];

@@ -31,8 +31,8 @@ export default {
     { file: TRANSACTION, was: "'BEGIN IMMEDIATE'", becomes: "'BEGIN'" },
     {
       file: 'js/fence/check.ts',
-      was: 'Object.keys(given.fences).sort()',
-      becomes: 'Object.keys(given.fences)',
+      was: 'Object.keys(fences).sort()',
+      becomes: 'Object.keys(fences)',
     },
     { file: 'js/fence/table.ts', was: '`${select} FOR UPDATE`', becomes: 'select' },
     {

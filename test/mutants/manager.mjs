@@ -10,8 +10,20 @@ export default {
     { file: FILE, was: '    this.#warned.add(subject);\n', becomes: '' },
     {
       file: FILE,
-      was: "if (this.emit('warning', warning)) return;",
+      was: "callListeners(() => this.emit('warning', warning));",
       becomes: "this.emit('warning', warning);",
+      tests: ['weather/web-locks', 'weather/idempotency'],
+    },
+    {
+      file: FILE,
+      was: "callListeners(() => this.emit('close'));",
+      becomes: "this.emit('close');",
+      tests: ['weather/web-locks'],
+    },
+    {
+      file: FILE,
+      was: "if (this.listenerCount('warning') === 0) {",
+      becomes: 'if (true) {',
     },
     {
       file: FILE,

@@ -14,7 +14,11 @@ export default {
       was: 'return clientId === this.#manager.clientId;',
       becomes: 'return clientId !== undefined;',
     },
-    { file: MEASURES, was: '    this.#listener.lost(lost.error.reason);\n', becomes: '' },
+    {
+      file: MEASURES,
+      was: '    this.#attempt(() => this.#listener.lost(lost.error.reason));\n',
+      becomes: '',
+    },
     { file: MEASURES, was: 'manager.stats().oldestHold / 1000', becomes: '0' },
     { file: MEASURES, was: 'Number(connected)', becomes: '1' },
     { file: KINDS, was: 'this.#met.size >= KINDS_MAX', becomes: 'false' },

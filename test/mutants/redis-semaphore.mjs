@@ -4,56 +4,15 @@ export default {
   tests: ['redis-semaphore/failures'],
   mistakes: [
     {
-      file: 'js/adapters/redis-semaphore/shared-hold.ts',
-      was: "reason instanceof LockLostError && reason.reason !== 'closed'",
-      becomes: 'reason instanceof LockLostError',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/taking.ts',
-      was: '      await lock.release().catch(() => {});\n',
-      becomes: '',
-    },
-    {
       file: 'js/adapters/redis-semaphore/taking.ts',
       was: '    if (!renew) await lock.stopRenewing();\n',
       becomes: '',
       tests: ['redis-semaphore/again'],
     },
     {
-      file: 'js/adapters/redis-semaphore/taking.ts',
-      was: 'leaveToExpire: !renew,',
-      becomes: 'leaveToExpire: false,',
-    },
-    {
       file: 'js/base/abort.ts',
       was: 'Promise.race([work, aborted]).finally(forget)',
       becomes: 'Promise.race([work, aborted])',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/turns.ts',
-      was: '    return ended;',
-      becomes: '    return signal === undefined ? ended : untilAborted(ended, signal);',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/turns.ts',
-      was: 'Promise.allSettled([before, ended])',
-      becomes: 'ended',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/taking.ts',
-      was: 'Math.ceil(wait - spent)',
-      becomes: 'Math.ceil(wait)',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/possession.ts',
-      was: '    this.hold?.leave(this.#holder);\n',
-      becomes: '',
-    },
-    {
-      file: 'js/adapters/redis-semaphore/shared-hold.ts',
-      was: 'lock !== this.#lock || this.#takeOvers > 0',
-      becomes: 'lock !== this.#lock',
-      tests: ['redis-semaphore/applications'],
     },
     {
       file: 'js/adapters/redis-semaphore/shared-hold.ts',
@@ -90,17 +49,6 @@ export default {
       was: "    if ('isRefreshed' in state) state.isRefreshed = false;\n",
       becomes: '',
       tests: ['redis-semaphore/behaviour'],
-    },
-    {
-      file: 'js/adapters/redis-semaphore/possession.ts',
-      was: "if (hold === undefined) this.#become({ is: 'free' });",
-      becomes: 'if (hold === undefined) return;',
-      tests: ['redis-semaphore/again'],
-    },
-    {
-      file: 'js/adapters/redis-semaphore/lock.ts',
-      was: '    const { cause } = this.#attempt;\n',
-      becomes: '    const { cause } = {} as Attempt;\n',
     },
     {
       file: 'js/adapters/redis-semaphore/options.ts',

@@ -7,11 +7,6 @@ export default {
   mistakes: [
     {
       file: INDEX,
-      was: 'await held.extend(duration);\n      return held;\n    } catch (error) {\n      await held.release().catch(() => {});\n',
-      becomes: 'await held.extend(duration);\n      return held;\n    } catch (error) {\n',
-    },
-    {
-      file: INDEX,
       was: '    await Promise.allSettled([set, ...locks].map((each) => each.release()));\n',
       becomes: '    await set.release();\n',
     },
@@ -19,11 +14,6 @@ export default {
       file: INDEX,
       was: '    await Promise.allSettled([set, ...locks].map((each) => each.release()));\n',
       becomes: '    await Promise.allSettled(locks.map((each) => each.release()));\n',
-    },
-    {
-      file: INDEX,
-      was: '    if (!this.#ended) return held;\n',
-      becomes: '    if (!this.#ended || held) return held;\n',
     },
     {
       file: INDEX,
@@ -55,12 +45,6 @@ export default {
       file: 'js/adapters/redlock/connection.ts',
       was: 'ended.size * 2 >= this.#clients.length',
       becomes: 'ended.size > 0',
-    },
-    {
-      file: 'js/adapters/redlock/connection.ts',
-      was: '      this.#manager = undefined;\n      throw error;',
-      becomes: '      throw error;',
-      tests: ['redlock/differences'],
     },
     {
       file: 'js/adapters/redlock/by-value.ts',

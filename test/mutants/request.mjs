@@ -23,8 +23,9 @@ export default {
     },
     {
       file: REQUEST,
-      was: '    await all(locks, (lock) => lock.exit()).catch(() => {});\n',
-      becomes: '',
+      was: 'await exit(locks).catch(() => {});',
+      becomes: 'await exit(locks);',
+      tests: ['weather/web-locks'],
     },
     { file: REQUEST, was: 'if (lost !== undefined) throw lost;', becomes: '' },
     { file: REQUEST, was: 'lock.name, reason, result)', becomes: 'lock.name, reason)' },

@@ -39,6 +39,14 @@ export const adapters: readonly Adapter[] = [
           await locks.request(scene.name, { ifAvailable: true }, (lock) => !lock),
           false,
         );
+        // Its error goes before that of a release that is refused.
+        const { admin } = weathered.server;
+        const refused = locks.request(scene.name, { ttl: 500 }, async () => {
+          await admin.call('ACL', 'SETUSER', 'default', '-evalsha', '-eval');
+          throw new Error('mine again');
+        });
+        assert.match(await failureOf(() => refused), /mine again/);
+        await admin.call('ACL', 'SETUSER', 'default', '+evalsha', '+eval');
         // Listeners: neither the operation nor the end of the manager is theirs.
         const own = await scene.connect();
         for (const event of ['warning', 'close', 'lost'] as const) {

@@ -6,6 +6,7 @@ import { connect, type LockManager } from '../../support/holdfast.js';
 
 interface View {
   readonly name: string;
+  readonly limit: number | null;
   readonly holders: readonly object[];
   readonly waiters: readonly { readonly waited: number }[];
 }
@@ -80,4 +81,33 @@ test('a pattern takes characters as they are, but for * and ?', async () => {
   assert.deepEqual(await named('*.b:1'), ['a.b:1']);
   assert.deepEqual(await named('b'), []);
   assert.equal(longestWait({ waiters: [{ waited: 5 }, { waited: 9 }, { waited: 7 }] }), 9);
+});
+
+test('of a semaphore whose holders gave different limits the least is shown', async () => {
+  const share = { mode: 'shared', ttl: 60_000 } as const;
+  for (const limit of [7, 3, 5]) await locks.acquire('api', { ...share, limit });
+  assert.equal((await listLocks(locks, 'api'))[0]?.limit, 3);
+});
+
+test('an observer forgets a lock that is gone for many looks, and no other', async () => {
+  const observer = new Observer();
+  const look = async (now: number) => observer.look(await listLocks(locks, '*'), now);
+  await look(1);
+  await locks.acquire('stays', { ttl: 600_000 });
+  for (const name of ['stays', 'goes']) {
+    for (let i = 0; i < 2; i++) {
+      const lock = name === 'goes' ? await locks.acquire(name) : undefined;
+      await look(2 + i);
+      await lock?.release();
+      if (lock !== undefined) await look(2 + i);
+    }
+  }
+  assert.equal(observer.changesOf('goes') > 0, true);
+  let looks = 0;
+  while (observer.changesOf('goes') > 0 && looks < 10_000) {
+    looks += 1;
+    await look(1_000 + looks);
+  }
+  assert.ok(looks < 10_000, 'names that never come again must not add up');
+  assert.equal(observer.ageOf((await listLocks(locks, 'stays'))[0] as View, 5_000) > 0, true);
 });
