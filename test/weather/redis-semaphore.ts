@@ -21,6 +21,13 @@ const mutex: Make = (scene, { key = scene.name, ...options } = {}) =>
 const semaphore: Make = (scene, { key = scene.name, ...options } = {}) =>
   new Semaphore(scene.client(), key, 1, options);
 
+/** A signal that is aborted soon. */
+function gone(): AbortSignal {
+  const abort = new AbortController();
+  setTimeout(() => abort.abort(new Error('gone')), 20);
+  return abort.signal;
+}
+
 async function assertFree(scene: Scene, make: Make): Promise<void> {
   const next = make(scene, { acquireTimeout: 20_000 });
   await next.acquire();
@@ -38,7 +45,17 @@ function cellsOf(make: Make): Cells {
       await sleep(50);
       abort.abort(new Error('the caller has left'));
       assert.match(await waiting, /the caller has left/);
+      // Of one object: the one that leaves its place must not take the turn of those behind it.
+      const turns = [
+        waits.tryAcquire(),
+        failureOf(() => waits.acquire(gone())),
+        waits.tryAcquire(),
+      ];
+      assert.match(String(await turns[1]), /gone/);
       await holder.release();
+      const [first, , last] = await Promise.all(turns);
+      assert.ok(first === true || last === true, `${first} ${last}`);
+      await waits.release();
       await assertFree(scene, make);
     },
     async throws(scene) {
