@@ -30,7 +30,7 @@ export async function sample({ count, seed, folder = 'js' }, lists) {
     const part = partOf(mistake.file);
     const tally = tallies.get(part) ?? { noticed: 0, of: 0 };
     tallies.set(part, { noticed: tally.noticed + Number(noticed), of: tally.of + 1 });
-    if (!noticed) console.log(`  missed  ${describe(mistake)}`);
+    console.log(`  ${noticed ? 'noticed' : 'missed '}  ${describe(mistake)}`);
   }
   const parts = [...tallies].sort(([a], [b]) => (a < b ? -1 : 1));
   for (const [part, tally] of parts) tell(part, tally);
