@@ -31,9 +31,9 @@ export * as records from './native/records.js';
 /** @internal */
 export { CronPlan } from './once/cron.js';
 /** @internal */
-export { History } from './operators/page/history.js';
-/** @internal */
 export { fileOf } from './operators/page/files.js';
+/** @internal */
+export { History } from './operators/page/history.js';
 /** @internal */
 export { listLocks, longestWait, nameOf, viewOf } from './operators/views/lock-views.js';
 /** @internal */

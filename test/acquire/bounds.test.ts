@@ -107,8 +107,8 @@ test(
     await one.advance(0);
     assert.equal((await once(one)).ran, true);
     // Also when one that was refused has released the lock a moment ago.
-  for (const locks of [other, one, other]) {
-    assert.deepEqual(await once(locks), { ran: false, slot: 'a', reason: 'done' });
-  }
+    for (const locks of [other, one, other]) {
+      assert.deepEqual(await once(locks), { ran: false, slot: 'a', reason: 'done' });
+    }
   },
 );
