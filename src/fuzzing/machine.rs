@@ -362,7 +362,14 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         Some(lease) => *lease,
         None => LeaseId(bytes.number()),
     };
-    match bytes.below(10) {
+    match bytes.below(11) {
+        10 => Command::KeepForeign {
+            key: name(bytes).to_owned(),
+            value: (*bytes.pick(&["old", "hf1.c.1"])).into(),
+            ttl: ttl(bytes),
+            age: duration(bytes),
+            stall_timeout: duration(bytes),
+        },
         0..3 => {
             let wait = match bytes.below(4) {
                 0 => Wait::Forever,
@@ -412,6 +419,7 @@ fn of_quorum(command: Command) -> Command {
         Command::Adopt { .. }
         | Command::Downgrade { .. }
         | Command::Force { .. }
+        | Command::KeepForeign { .. }
         | Command::ExpireIn { .. } => Command::Extend { lease: LeaseId(0), ttl: None },
         other => other,
     }

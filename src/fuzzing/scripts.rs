@@ -197,6 +197,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Free => Call::Free { keys, token },
         Script::FreeShare => Call::FreeShare { keys, token },
         Script::KeepEntry => Call::KeepEntry { keys, token },
+        Script::KeepForeign => Call::KeepForeign { keys, token, ttl },
         Script::KeepLock => Call::KeepLock { keys, token, ttl },
         Script::KeepShare => Call::KeepShare { keys, token, ttl },
         Script::HandoffShare => Call::HandoffShare {

@@ -7,7 +7,7 @@
 use super::context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::Outcome;
-use super::lease::{Lease, RenewedBy};
+use super::lease::{Lease, Origin, RenewedBy};
 use super::queue_entry::{Beneficiary, Entry, Granted, Step};
 use super::release::Successor;
 use super::request::{CallError, Finished};
@@ -24,6 +24,11 @@ impl Machine {
             return self.context.complete(op, Outcome::Lost);
         };
         let id = lease.token_id();
+        if held.origin == Origin::Foreign {
+            self.end_extensions_of(lease);
+            self.remove_lease(id);
+            return self.context.complete(op, Outcome::Done);
+        }
         let caller = (op, self.context.now + self.context.config.command_timeout);
         let idles = self.is_to_idle(held);
         if idles && !exported && self.may_idle(held) {

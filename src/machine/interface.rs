@@ -134,6 +134,21 @@ pub enum Command {
         /// The whole lock, or a share of it.
         mode: Mode,
     },
+    /// Renew other code's lease of a lock as long as its value is this, and nothing else: the lock is never taken, nor
+    /// released, also not by a [`Self::Release`] of this lease, which ends the renewal. No request is sent before a third of
+    /// the lease is over.
+    KeepForeign {
+        /// The lock's key, with any prefix.
+        key: String,
+        /// What that code has put there.
+        value: Arc<str>,
+        /// Its lease.
+        ttl: Duration,
+        /// For how long it has had this lease: at most a third of that counts.
+        age: Duration,
+        /// How long JavaScript may show no sign of life before renewal pauses.
+        stall_timeout: Duration,
+    },
     /// End the acquire that this operation began, of one lock or several, in whatever state.
     Cancel,
     /// Release all leases, fail all open operations, and end.

@@ -87,6 +87,8 @@ pub(super) enum Origin {
     ChosenToken,
     /// Its caller has made its token for this hold when it took the lock over.
     MadeToken,
+    /// It is other code's, which has chosen the value: the lease is renewed, and nothing else is done to it.
+    Foreign,
 }
 
 impl Origin {
@@ -361,7 +363,7 @@ impl Leases {
     }
 
     pub(super) fn token_of(context: &Context, held: &Lease) -> Token {
-        if matches!(held.origin, Origin::ChosenToken | Origin::MadeToken) {
+        if matches!(held.origin, Origin::ChosenToken | Origin::MadeToken | Origin::Foreign) {
             return Token::from_text(&held.label);
         }
         context.token(held.id.token_id(), held.mode, &held.label)
@@ -513,6 +515,9 @@ impl Leases {
         if held.mode.is_shared() {
             let fence = held.fence;
             return (Call::ExtendShare { keys, token, ttl, fence }, Fallback::ExtendShare);
+        }
+        if held.origin == Origin::Foreign {
+            return (Call::KeepForeign { keys, token, ttl }, Fallback::None);
         }
         if held.pending_renewal != Some(PendingRenewal::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);

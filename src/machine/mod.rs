@@ -243,6 +243,10 @@ impl Machine {
                 let keys = self.queues.keys_of(&self.context, &name);
                 self.adopt(op, keys, Token::from_text(&owner), (ttl, mode), (label, hold));
             }
+            Command::KeepForeign { key, value, ttl, age, stall_timeout } => {
+                let keys = LockKeys::from_key(&key);
+                self.keep_foreign(op, keys, value, (ttl, age), stall_timeout);
+            }
             Command::Cancel => self.cancel(op),
             Command::Close => self.close(op),
             Command::Downgrade { lease } => self.downgrade(op, lease),

@@ -43,6 +43,32 @@ impl Machine {
         self.begin_one_shot(op, call, Purpose::Adopt { id, label, hold });
     }
 
+    /// Begins to renew other code's lease, which it has had for `age`.
+    pub(super) fn keep_foreign(
+        &mut self,
+        op: OpId,
+        keys: LockKeys,
+        value: Arc<str>,
+        (ttl, age): (Duration, Duration),
+        stall_timeout: Duration,
+    ) {
+        let id = self.context.next_token_id();
+        // Its code may have renewed it since: the first answer tells. Until then two thirds count, and it is asked for now.
+        let until = valid_until(self.context.now, ttl.saturating_sub(age.min(ttl / 3)));
+        let mut held = Lease::new(id, keys, value, Mode::Exclusive, ttl, 0, until);
+        held.origin = Origin::Foreign;
+        let terms = HoldTerms {
+            renew: true,
+            leave_to_expire: true,
+            max_hold: None,
+            stall_timeout,
+            linger: Duration::ZERO,
+        };
+        self.begin_lease(held, terms);
+        let lease = LeaseId::first(id);
+        self.context.complete(op, Outcome::Acquired { lease, fence: 0, label: None });
+    }
+
     pub(super) fn force(&mut self, op: OpId, keys: LockKeys, foreign: bool, owners: &[String]) {
         let id = self.context.next_token_id();
         let (token, epoch) = (self.context.token(id, Mode::Exclusive, ""), ServerTime::default());

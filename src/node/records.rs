@@ -10,6 +10,7 @@
 //! | `Cancel`, `Close` | entry | | | | | |
 //! | `Downgrade`, `StopRenewing` | entry | lease | | | | |
 //! | `Extend`, `ExpireIn` | entry | lease | ttl | | | |
+//! | `KeepForeign` | entry | ttl | age | | | hold |
 //! | `ForceRelease` | entry | 1 if other code's value is deleted, too | number of owners | | | |
 //! | `Query` | entry | number of keys that a page examines | 1 if the text is a whole key | | | |
 //! | `Release` | entry | lease | 1 if the token was read | | | |
@@ -99,6 +100,8 @@ pub enum OpKind {
     StopRenewing = 10,
     /// None: the lock expires after the ttl, and is not the manager's any more.
     ExpireIn = 11,
+    /// Key, value.
+    KeepForeign = 12,
 }
 
 /// The kind of a record that is no outcome, in place of an entry.
@@ -309,6 +312,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
     const EXTEND: u64 = OpKind::Extend as u64;
     const FORCE_RELEASE: u64 = OpKind::ForceRelease as u64;
     const STOP_RENEWING: u64 = OpKind::StopRenewing as u64;
+    const KEEP_FOREIGN: u64 = OpKind::KeepForeign as u64;
     const EXPIRE_IN: u64 = OpKind::ExpireIn as u64;
     const RELEASE: u64 = OpKind::Release as u64;
     let &[a, b, share, permits, ref hold @ ..] = numbers else { return None };
@@ -345,6 +349,13 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
             name: strings.next()?,
             foreign: a > 0.0,
             owners: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
+        },
+        KEEP_FOREIGN => Command::KeepForeign {
+            key: strings.next()?,
+            value: strings.next()?.into(),
+            ttl: millis(a),
+            age: millis(b),
+            stall_timeout: read_hold(hold)?.stall_timeout,
         },
         STOP_RENEWING => Command::StopRenewing { lease: LeaseId(whole(a)) },
         EXPIRE_IN => Command::ExpireIn { lease: LeaseId(whole(a)), ttl: millis(b) },

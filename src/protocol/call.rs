@@ -166,6 +166,15 @@ pub enum Call {
         /// The waiter.
         token: Token,
     },
+    /// Make other code's lease last at least `ttl` from now, as long as the value of its lock is this.
+    KeepForeign {
+        /// The lock.
+        keys: LockKeys,
+        /// The value, which that code has chosen.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+    },
     /// Lengthen a shared lock, in which `token` has a share, by its own key alone, while its slot moves.
     KeepLock {
         /// The lock.
@@ -324,6 +333,7 @@ impl Call {
             | Self::Free { keys, token, .. }
             | Self::FreeShare { keys, token, .. }
             | Self::KeepEntry { keys, token, .. }
+            | Self::KeepForeign { keys, token, .. }
             | Self::KeepLock { keys, token, .. }
             | Self::KeepShare { keys, token, .. }
             | Self::HandoffShare { keys, token, .. }
@@ -355,6 +365,7 @@ impl Call {
             | Self::ExtendShare { ttl, .. }
             | Self::CopyLock { ttl, .. }
             | Self::HandoffShare { ttl, .. }
+            | Self::KeepForeign { ttl, .. }
             | Self::KeepLock { ttl, .. }
             | Self::KeepShare { ttl, .. }
             | Self::Renew { ttl, .. }
@@ -407,6 +418,7 @@ impl Call {
             Self::Free { .. } => Script::Free,
             Self::FreeShare { .. } => Script::FreeShare,
             Self::KeepEntry { .. } => Script::KeepEntry,
+            Self::KeepForeign { .. } => Script::KeepForeign,
             Self::KeepLock { .. } => Script::KeepLock,
             Self::KeepShare { .. } => Script::KeepShare,
             Self::HandoffShare { .. } => Script::HandoffShare,

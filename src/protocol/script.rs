@@ -35,6 +35,8 @@ pub enum Script {
     Inspect,
     /// `keep_entry.lua`
     KeepEntry,
+    /// `keep_foreign.lua`
+    KeepForeign,
     /// `keep_lock.lua`
     KeepLock,
     /// `keep_share.lua`
@@ -57,7 +59,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Acquire,
         Self::AcquireUnqueued,
         Self::Adopt,
@@ -73,6 +75,7 @@ impl Script {
         Self::FreeShare,
         Self::Inspect,
         Self::KeepEntry,
+        Self::KeepForeign,
         Self::KeepLock,
         Self::KeepShare,
         Self::HandoffShare,
@@ -89,8 +92,14 @@ impl Script {
         [Self::Extend, Self::CopyLock, Self::WriteFence, Self::Vote, Self::Withdraw];
 
     /// Those that a server runs whose scripts cannot read its clock.
-    pub const WITHOUT_CLOCK: [Self; 5] =
-        [Self::AcquireUnqueued, Self::Claim, Self::Delete, Self::Extend, Self::Free];
+    pub const WITHOUT_CLOCK: [Self; 6] = [
+        Self::AcquireUnqueued,
+        Self::Claim,
+        Self::Delete,
+        Self::Extend,
+        Self::Free,
+        Self::KeepForeign,
+    ];
 
     /// The Lua text as it is sent to the server.
     #[must_use]
@@ -118,6 +127,7 @@ impl Script {
             Self::FreeShare => include_str!("lua/free_share.lua"),
             Self::Inspect => include_str!("lua/inspect.lua"),
             Self::KeepEntry => include_str!("lua/keep_entry.lua"),
+            Self::KeepForeign => include_str!("lua/keep_foreign.lua"),
             Self::KeepLock => include_str!("lua/keep_lock.lua"),
             Self::KeepShare => include_str!("lua/keep_share.lua"),
             Self::HandoffShare => include_str!("lua/handoff_share.lua"),

@@ -20,7 +20,7 @@ impl Machine {
         held.begin_hold(self.context.now, terms);
         held.plan_next_renewal(self.context.now);
         held.data_number = self.servers.data_of(&held.keys).number;
-        self.context.stats.acquired += 1;
+        self.context.stats.acquired += u64::from(held.origin != Origin::Foreign);
         self.context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.context.timers.set(Timer::Lease(id), held.plan().0);
         self.leases.by_token.insert(id, held);
@@ -371,7 +371,8 @@ impl Machine {
         }
         // An idle lock is no caller's.
         if !is_idle {
-            context.stats.lost += u64::from(reason != LossReason::Ended);
+            let counts = reason != LossReason::Ended && held.origin != Origin::Foreign;
+            context.stats.lost += u64::from(counts);
             context.push(Effect::Lose { lease: held.id, reason });
         }
         self.end_extensions_of(held.id);
@@ -385,8 +386,8 @@ impl Machine {
         // The server ends what is left to expire, unless its caller has released it; until then another process with its
         // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.
         let is_left = held.leave_to_expire && releasing.is_none();
-        // A value that others may have is another's once this lease is over.
-        let is_left = is_left || held.origin == Origin::ChosenToken;
+        // A value that others may have is another's once this lease is over, or has been all the time.
+        let is_left = is_left || matches!(held.origin, Origin::ChosenToken | Origin::Foreign);
         if given_back && !is_left {
             let token = Leases::token_of(&self.context, &held);
             self.give_back(held.keys, token, twice);

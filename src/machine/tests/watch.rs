@@ -173,6 +173,7 @@ impl Executed<'_> {
                 | Call::Free { .. }
                 | Call::FreeShare { .. }
                 | Call::KeepEntry { .. }
+                | Call::KeepForeign { .. }
                 | Call::KeepLock { .. }
                 | Call::KeepShare { .. }
                 | Call::HandoffShare { .. }
@@ -414,6 +415,7 @@ impl Watch {
                 | Call::Extend { .. }
                 | Call::Free { .. }
                 | Call::KeepEntry { .. }
+                | Call::KeepForeign { .. }
                 | Call::KeepLock { .. }
                 | Call::Renew { .. }
                 | Call::Reserve { .. }

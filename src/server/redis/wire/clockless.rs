@@ -33,7 +33,11 @@ pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, cou
             let free = Call::Free { keys: keys.clone(), token: token.clone() };
             write_script(command, &free, send_mode, counters);
         }
-        Call::Claim { .. } | Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } => {
+        Call::Claim { .. }
+        | Call::Delete { .. }
+        | Call::Extend { .. }
+        | Call::Free { .. }
+        | Call::KeepForeign { .. } => {
             write_script(command, call, send_mode, counters);
         }
         _ => {

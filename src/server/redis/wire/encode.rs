@@ -56,9 +56,9 @@ pub(super) fn write_script(
         Call::Downgrade { keys, token, epoch, fence } => {
             command.push_queue_keys(keys, counters).arg(token).arg(*epoch).arg(*fence)
         }
-        Call::Extend { keys, token, ttl } | Call::Renew { keys, token, ttl } => {
-            command.push_lock(keys).arg(token).arg(*ttl)
-        }
+        Call::Extend { keys, token, ttl }
+        | Call::KeepForeign { keys, token, ttl }
+        | Call::Renew { keys, token, ttl } => command.push_lock(keys).arg(token).arg(*ttl),
         Call::ExtendShare { keys, token, ttl, fence } => {
             command.push_lock_and_shared(keys).arg(token).arg(*ttl).arg(*fence)
         }
