@@ -7,7 +7,7 @@ use super::known_defects::DEFECTS;
 use super::owned;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
-use crate::machine::lease::{PendingRenewal, RenewedBy};
+use crate::machine::lease::{Origin, PendingRenewal, RenewedBy};
 use crate::machine::one_shot::Purpose;
 use crate::machine::queue_entry::{Granted, Step};
 use crate::machine::request::Sent;
@@ -83,6 +83,8 @@ pub(super) enum Defect {
     EpochOfAnother,
     /// Plain commands may follow a counter below the epoch.
     EpochUnseen,
+    /// What is renewed for other code is released like a lock of this manager's.
+    ForeignReleased,
     /// A number is above the last one of its block, for the block has no end.
     FencesWithoutEnd,
     /// A lock is handed off that the present history has not confirmed.
@@ -223,6 +225,12 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
                 let keys = machine.leases.get(id).map(|held| held.keys.clone());
                 let number = keys.map_or(0, |keys| machine.servers.data_of(&keys).number);
                 machine.change_lease(id, |held| held.data_number = number);
+            }
+            command
+        }
+        Command::Close | Command::Release { .. } if Defect::ForeignReleased.is_on() => {
+            for held in machine.leases.all_mut().filter(|held| held.origin == Origin::Foreign) {
+                (held.origin, held.leave_to_expire) = (Origin::MadeToken, false);
             }
             command
         }

@@ -12,6 +12,7 @@ mod corners;
 mod defects;
 mod fast_path;
 mod faults;
+mod foreign;
 mod handoff;
 mod idling;
 mod internals;

@@ -2,10 +2,13 @@
 
 use super::defects::{self, Change, Defect, script};
 use super::{
-    cluster, corners, fast_path, handoff, idling, messages, one_shots, order, owners, renewal,
-    values, waiting,
+    cluster, corners, fast_path, foreign, handoff, idling, messages, one_shots, order, owners,
+    renewal, values, waiting,
 };
 use crate::protocol::script::Script;
+
+/// The beginning of the script that renews other code's lease.
+const KEEPS_FOREIGN: &str = "if redis.call('GET', lock_key) ~= value then\n  return 0";
 
 /// Each defect, and the schedule that finds it.
 const WRITTEN: &[(&str, Change, fn())] = &[
@@ -16,6 +19,29 @@ const WRITTEN: &[(&str, Change, fn())] = &[
             "  if false then\n    -- Plain commands",
         ),
         fast_path::a_waiter_whose_late_plain_commands_took_the_lock_leaves_the_queue,
+    ),
+    (
+        "other code's lease is renewed after its value has changed",
+        script(KEEPS_FOREIGN, "if redis.call('EXISTS', lock_key) == 0 then\n  return 0"),
+        foreign::a_value_that_has_changed_is_renewed_no_more,
+    ),
+    (
+        "the lock of other code is set when it is gone",
+        script(
+            KEEPS_FOREIGN,
+            "redis.call('SET', lock_key, value, 'NX', 'PX', ttl_ms)\nif redis.call('GET', lock_key) ~= value then\n  return 0",
+        ),
+        foreign::a_lock_that_is_gone_is_not_taken,
+    ),
+    (
+        "the lock of other code is released",
+        Change::Machine(Defect::ForeignReleased),
+        foreign::the_lock_of_other_code_is_never_released,
+    ),
+    (
+        "a lock of other code without an end gets one",
+        script("if left_ms >= 0 and left_ms < ttl_ms", "if left_ms < ttl_ms"),
+        foreign::a_lock_without_an_end_keeps_having_none,
     ),
     (
         "a plain renewal that was lost is forgotten",
