@@ -102,6 +102,7 @@ const ASKING = [
   'adoptAs',
   'advance',
   'forceRelease',
+  'keepForeign',
   'lead',
   'leader',
   'query',

@@ -12,6 +12,7 @@ import {
   type LockDefaults,
   refuseHyphens,
 } from '../acquire/check-options.js';
+import { ForeignLease, type ForeignLock } from '../acquire/foreign.js';
 import { adoptOfOwner, releaseOfOwner } from '../acquire/owned.js';
 import { takeAll } from '../acquire/several.js';
 import { adoptedShare, Taker } from '../acquire/taker.js';
@@ -493,6 +494,21 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
    */
   adoptAs(...args: Parameters<Taker['adoptAs']>): Promise<HeldLock> {
     return this.#taker.adoptAs(...args);
+  }
+
+  /**
+   * Renews the lease of other code as long as its key has this value: it is never taken, and never released. It ends without
+   * notice when the value is another or the key is gone, and when the manager is closed. `stallTimeout` is the manager's if it
+   * is undefined.
+   *
+   * @internal
+   */
+  async keepForeign(
+    lock: Omit<ForeignLock, 'stallTimeout'> & { readonly stallTimeout: number | undefined },
+  ): Promise<ForeignLease> {
+    refuseOnQuorum(this.#errors, 'mayBlock');
+    const { stallTimeout = this.#taker.defaults.stallTimeout } = lock;
+    return ForeignLease.begin(this.#channel, this.#errors, { ...lock, stallTimeout });
   }
 
   /**

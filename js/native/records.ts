@@ -154,6 +154,17 @@ export function expireInOperation(lease: number, ttl: number): Operation {
   return new OtherOperation(OpKind.ExpireIn, [lease, ttl]);
 }
 
+/** @internal */
+export function keepForeignOperation(
+  key: string,
+  value: string,
+  { ttl, age, stallTimeout }: Pick<HoldNumbers, 'ttl' | 'stallTimeout'> & { readonly age: number },
+): Operation {
+  const endless = { renew: true, leaveToExpire: true, maxHold: Number.POSITIVE_INFINITY, linger: 0 };
+  const numbers = [ttl, age, 0, 0, ...holdNumbers({ ...endless, ttl, stallTimeout })];
+  return new OtherOperation(OpKind.KeepForeign, numbers, [key, value]);
+}
+
 /** Which keys a query looks at. `wholeKey`: `keysStartWith` is a key. @internal */
 interface QueryNumbers {
   readonly keysStartWith: string;

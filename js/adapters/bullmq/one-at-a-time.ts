@@ -11,7 +11,7 @@ import {
   checkSettings,
   holdOf,
   type KeyedHandler,
-  type KeyedProcessor,
+  type JobProcessor,
   type OneAtATimeOptions,
   type Settings,
 } from './options.js';
@@ -68,7 +68,7 @@ export function oneAtATime<Data = any, Result = any, Name extends string = strin
   keyOf: (job: Job<Data, Result, Name>) => string | number,
   handler: KeyedHandler<Data, Result, Name>,
   options?: OneAtATimeOptions,
-): KeyedProcessor<Data, Result, Name> {
+): JobProcessor<Data, Result, Name> {
   checkFunction(keyOf, 'keyOf');
   checkFunction(handler, 'handler');
   const settings = checkSettings(options);

@@ -1,9 +1,10 @@
-/** The options of `oneAtATime`, and the types of its handler and its processor. */
+/** The options of `oneAtATime` and `mayBlock`, and the types of their handlers and processors. */
 
 import type { Job } from 'bullmq';
 import { checkObject, checkText, checkWholeNumber } from '../../base/checks.js';
 import type { Lock } from '../../lock/lock.js';
 import type { AcquireOptions } from '../../lock/options.js';
+import { type Duration, milliseconds } from '../../base/time.js';
 import { checkHold, LOCK_TIMES, TTL_MS_MIN } from '../../lock/times.js';
 
 /**
@@ -51,19 +52,60 @@ export type KeyedHandler<Data = any, Result = any, Name extends string = string>
  * @example
  * ```ts
  * import { Worker } from 'bullmq'
- * import { type KeyedProcessor, oneAtATime } from 'holdfast/bullmq'
+ * import { type JobProcessor, oneAtATime } from 'holdfast/bullmq'
  *
- * const processor: KeyedProcessor = oneAtATime(locks, (job) => job.data.customer, async (job) => settle(job))
+ * const processor: JobProcessor = oneAtATime(locks, (job) => job.data.customer, async (job) => settle(job))
  * const worker = new Worker('orders', processor, { autorun: false, connection: { lazyConnect: true } })
  * await worker.close()
  * ```
  */
 // biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
-export type KeyedProcessor<Data = any, Result = any, Name extends string = string> = (
+export type JobProcessor<Data = any, Result = any, Name extends string = string> = (
   job: Job<Data, Result, Name>,
   token: string | undefined,
   signal: AbortSignal | undefined,
 ) => Promise<Result>;
+
+/**
+ * Options of `mayBlock`.
+ *
+ * @example
+ * ```ts
+ * import type { MayBlockOptions } from 'holdfast/bullmq'
+ *
+ * const options: MayBlockOptions<{ pages: number }> = { stallTimeout: ({ data }) => 10_000 + 100 * data.pages }
+ * ```
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
+export interface MayBlockOptions<Data = any, Result = any, Name extends string = string> {
+  /**
+   * For how long a job may block the event loop, in ms or as a text such as `'2m'`; or a function that tells it of a job. Then
+   * the job is renewed no more, so that BullMQ gives one that never comes back to another worker.
+   *
+   * @default the manager's, which is 30 s if `connect` was given none
+   */
+  readonly stallTimeout?:
+    | Duration
+    | ((job: Job<Data, Result, Name>) => Duration)
+    | undefined;
+}
+
+/** How long a job may block; undefined for the manager's time. @internal */
+export type StallTimeoutOf = (job: Job) => number | undefined;
+
+/** @internal */
+export function checkMayBlock(options: unknown): StallTimeoutOf {
+  const { stallTimeout } = checkObject<MayBlockOptions>(options, ['stallTimeout'], 'mayBlock');
+  if (typeof stallTimeout === 'function') return (job) => checkStallTimeout(stallTimeout(job));
+  const ms = stallTimeout === undefined ? undefined : checkStallTimeout(stallTimeout);
+  return () => ms;
+}
+
+function checkStallTimeout(given: Duration): number {
+  const stallTimeout = typeof given === 'string' ? milliseconds(given, 'stallTimeout') : given;
+  checkHold({ ttl: TTL_MS_MIN, renew: true, maxHold: Number.POSITIVE_INFINITY, stallTimeout });
+  return stallTimeout;
+}
 
 /** The options, checked. @internal */
 export interface Settings {

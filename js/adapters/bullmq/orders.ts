@@ -2,6 +2,7 @@
 
 import type { Job, MinimalQueue } from 'bullmq';
 import { lockName } from './names.js';
+import { type Client, clientOf, lockKeyOf, type QueueOfJob, queueOf } from './queue-of.js';
 
 /** For how long nothing may happen to a key before its order is forgotten: jobs that start later state it again. */
 const KEPT_MS = 86_400_000;
@@ -148,23 +149,7 @@ if redis.call('EXISTS', order) == 0 then redis.call('ZREM', keys, key) end
 return redis.call('ZRANGE', order, limit - 1, limit - 1)
 `;
 
-/** The part of BullMQ's client that a turn uses: the client of version 6, or ioredis, whose commands are methods. */
-interface Client {
-  defineCommand(name: string, definition: { numberOfKeys: number; lua: string }): void;
-  runCommand?(name: string, args: unknown[]): Promise<unknown>;
-  zrange(key: string, start: number, end: number): Promise<string[]>;
-}
-
 type Command = (...args: unknown[]) => Promise<unknown>;
-
-/** The queue of a job. The property is protected, and its parts differ between the versions of BullMQ. */
-interface Behind {
-  readonly queue: MinimalQueue & {
-    readonly closing?: Promise<void> | undefined;
-    readonly client?: Promise<Client>;
-    readonly backend?: { readonly client?: Promise<Client> };
-  };
-}
 
 const COMMANDS = {
   holdfastDue: [DUE, 1],
@@ -191,7 +176,7 @@ export interface Standing {
 
 /** The orders of one queue, as one of its workers reaches them. @internal */
 export class Orders {
-  readonly #queue: Behind['queue'];
+  readonly #queue: QueueOfJob;
   readonly #client: Client;
   readonly #kind: typeof Job;
 
@@ -205,7 +190,7 @@ export class Orders {
     const queue = queueOf(job);
     const before = known.get(queue);
     if (before !== undefined) return before;
-    const client = await (queue.backend?.client ?? queue.client);
+    const client = await clientOf(queue);
     if (client === undefined) throw new TypeError('oneAtATime needs a queue of BullMQ in Redis');
     for (const [name, [lua, numberOfKeys]] of Object.entries(COMMANDS)) {
       client.defineCommand(name, { lua, numberOfKeys });
@@ -238,7 +223,7 @@ export class Orders {
     limit: number,
   ): Promise<Standing | undefined> {
     const id = job.id ?? '';
-    const keys = [this.#order(key), this.#known, this.#active, this.#key(`${id}:lock`)];
+    const keys = [this.#order(key), this.#known, this.#active, lockKeyOf(this.#queue, job)];
     const args = [id, placeOf(job), Date.now(), KEPT_MS, limit, token ?? '', key];
     const reply = await this.#run('holdfastEnter', [...keys, this.#keys, this.#arrived, ...args]);
     const [before, idle, unknown, later, [next] = []] = reply as [
@@ -356,8 +341,4 @@ export class Orders {
  */
 export function placeOf({ id, timestamp }: Job): number {
   return /^\d{1,12}$/.test(id ?? '') ? Number(id) : timestamp;
-}
-
-function queueOf(job: Job): Behind['queue'] {
-  return (job as unknown as Behind).queue;
 }

@@ -2,6 +2,7 @@
 
 import type { Job } from 'bullmq';
 import { Orders, type Standing } from './orders.js';
+import { notActive } from './queue-of.js';
 
 /** @internal */
 export class Turn {
@@ -38,9 +39,7 @@ export class Turn {
   async enter(): Promise<Standing> {
     const standing = await this.orders.enter(this.#key, this.#job, this.#token, this.#limit);
     if (standing !== undefined) return standing;
-    throw new Error(
-      `job ${this.#job.id} is not active under this worker's token any more: BullMQ took it for stalled`,
-    );
+    throw notActive(this.#job);
   }
 
   /** Whether the job is among the first of its key. */
