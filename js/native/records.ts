@@ -160,7 +160,12 @@ export function keepForeignOperation(
   value: string,
   { ttl, age, stallTimeout }: Pick<HoldNumbers, 'ttl' | 'stallTimeout'> & { readonly age: number },
 ): Operation {
-  const endless = { renew: true, leaveToExpire: true, maxHold: Number.POSITIVE_INFINITY, linger: 0 };
+  const endless = {
+    renew: true,
+    leaveToExpire: true,
+    maxHold: Number.POSITIVE_INFINITY,
+    linger: 0,
+  };
   const numbers = [ttl, age, 0, 0, ...holdNumbers({ ...endless, ttl, stallTimeout })];
   return new OtherOperation(OpKind.KeepForeign, numbers, [key, value]);
 }

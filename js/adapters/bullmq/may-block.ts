@@ -87,13 +87,22 @@ async function begin(
   const ttl = queue.opts.lockDuration;
   const value = given ?? job.token;
   if (ttl === undefined || value === undefined) {
-    throw new TypeError(`mayBlock needs a job that a Worker of BullMQ has started; job ${job.id} has no lock`);
+    throw new TypeError(
+      `mayBlock needs a job that a Worker of BullMQ has started; job ${job.id} has no lock`,
+    );
   }
   const key = lockKeyOf(queue, job);
   const age = Math.max(0, Date.now() - (job.processedOn ?? 0));
-  const lease = await locks.keepForeign({ key, value, ttl, age, stallTimeout: stallTimeoutOf(job) });
+  const lease = await locks.keepForeign({
+    key,
+    value,
+    ttl,
+    age,
+    stallTimeout: stallTimeoutOf(job),
+  });
   try {
-    if (!known.has(queue) || age > ttl / LATE_PART) await confirm(lease, job, queue, { key, value });
+    if (!known.has(queue) || age > ttl / LATE_PART)
+      await confirm(lease, job, queue, { key, value });
     known.add(queue);
   } catch (error) {
     lease.end();

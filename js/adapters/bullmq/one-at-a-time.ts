@@ -10,8 +10,8 @@ import { Lookout } from './lookout.js';
 import {
   checkSettings,
   holdOf,
-  type KeyedHandler,
   type JobProcessor,
+  type KeyedHandler,
   type OneAtATimeOptions,
   type Settings,
 } from './options.js';

@@ -2,9 +2,9 @@
 
 import type { Job } from 'bullmq';
 import { checkObject, checkText, checkWholeNumber } from '../../base/checks.js';
+import { type Duration, milliseconds } from '../../base/time.js';
 import type { Lock } from '../../lock/lock.js';
 import type { AcquireOptions } from '../../lock/options.js';
-import { type Duration, milliseconds } from '../../base/time.js';
 import { checkHold, LOCK_TIMES, TTL_MS_MIN } from '../../lock/times.js';
 
 /**
@@ -84,10 +84,7 @@ export interface MayBlockOptions<Data = any, Result = any, Name extends string =
    *
    * @default the manager's, which is 30 s if `connect` was given none
    */
-  readonly stallTimeout?:
-    | Duration
-    | ((job: Job<Data, Result, Name>) => Duration)
-    | undefined;
+  readonly stallTimeout?: Duration | ((job: Job<Data, Result, Name>) => Duration) | undefined;
 }
 
 /** How long a job may block; undefined for the manager's time. @internal */
