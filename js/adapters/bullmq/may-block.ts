@@ -105,9 +105,11 @@ async function begin(
       await confirm(lease, job, queue, { key, value });
     known.add(queue);
   } catch (error) {
-    lease.end();
     // Who does not reach the server for a moment does not have to fail a job that is surely its own.
-    if (!(error instanceof LockConnectionError) || age >= ttl) throw error;
+    if (!(error instanceof LockConnectionError) || age >= ttl) {
+      lease.end();
+      throw error;
+    }
   }
   return lease;
 }

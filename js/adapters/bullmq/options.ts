@@ -62,8 +62,8 @@ export type KeyedHandler<Data = any, Result = any, Name extends string = string>
 // biome-ignore lint/suspicious/noExplicitAny: the types that BullMQ gives a job by default
 export type JobProcessor<Data = any, Result = any, Name extends string = string> = (
   job: Job<Data, Result, Name>,
-  token: string | undefined,
-  signal: AbortSignal | undefined,
+  token?: string,
+  signal?: AbortSignal,
 ) => Promise<Result>;
 
 /**
