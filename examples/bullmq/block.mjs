@@ -90,7 +90,7 @@ async function run(name) {
 
   await queue.addBulk(Array.from({ length: jobs }, () => ({ name: 'job', data: {} })))
   for (let i = 0; i < WORKERS; i++) start()
-  const ended = async () => (await queue.getJobCounts('completed', 'failed'))
+  const ended = async () => await queue.getJobCounts('completed', 'failed')
   let counts = await ended()
   while (counts.completed + counts.failed < jobs) {
     await sleep(100)

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { oneAtATime } from 'holdfast/bullmq';
+import { mayBlock, oneAtATime } from 'holdfast/bullmq';
 import { fencedSet, httpFence, redisFences } from 'holdfast/fence';
 import {
   expressIdempotency,
@@ -113,6 +113,10 @@ const CALLERS: Readonly<Record<string, Caller>> = {
     call: (options) =>
       locks.lead(fresh(), { ...options }, () => Promise.reject(new Error('the end'))),
     type: ['js/lead/options.ts', 'LeadOptions'],
+  },
+  mayBlock: {
+    call: (options) => mayBlock(locks, async () => {}, options),
+    type: ['js/adapters/bullmq/options.ts', 'MayBlockOptions'],
   },
   oneAtATime: {
     call: (options) =>

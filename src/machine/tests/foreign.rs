@@ -178,3 +178,22 @@ pub(super) fn a_lock_without_an_end_keeps_having_none() {
     run(&mut world, 10_000);
     assert_eq!(left_ms(&world), -1);
 }
+
+/// The first request about a lease of other code has no answer. Its renewal goes on with the next connection.
+#[test]
+fn a_question_without_an_answer_ends_no_lease_of_other_code() {
+    for executed in [false, true] {
+        let mut world = World::connected_with(ms(1_000));
+        world.server.set_foreign(world.now, &World::keys(), VALUE, TTL);
+        let lease = keep(&mut world, Duration::ZERO);
+        let op = world.command(Command::Extend { lease, ttl: None });
+        if executed {
+            world.execute_one();
+        }
+        world.pass(ms(1_100));
+        assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+        world.connect();
+        run(&mut world, 10_000);
+        assert_eq!((value(&world).as_deref(), &*world.lost), (Some(VALUE), &[][..]));
+    }
+}

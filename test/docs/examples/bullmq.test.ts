@@ -69,3 +69,17 @@ test('the comparison shows that a customer with many jobs delays no other for lo
   assert.ok(setAside < waiting / 3, program.lines.join('\n'));
   assert.match(program.lines.at(-1) ?? '', /^oneAtATime: \d\.\d\d times the average without it$/);
 });
+
+test('jobs that block are begun twice without holdfast, and with it only those of a killed worker', async () => {
+  const program = new Program('bullmq/block.mjs', { REDIS_URL: server.url, JOBS: '6' });
+  assert.equal(await program.ended(), 0, program.lines.join('\n'));
+  const [without = '', kept = ''] = program.lines;
+  assert.match(
+    without,
+    /^without holdfast: 6 jobs, .* begun again: \d of killed workers, [1-9]\d* of others/,
+  );
+  assert.match(
+    kept,
+    /^with holdfast: 6 jobs, 6 completed, 0 failed; begun again: 1 of killed workers, 0 of others/,
+  );
+});
