@@ -82,7 +82,7 @@ export interface MayBlockOptions<Data = any, Result = any, Name extends string =
    * For how long a job may block the event loop, in ms or as a text such as `'2m'`; or a function that tells it of a job. Then
    * the job is renewed no more, so that BullMQ gives one that never comes back to another worker.
    *
-   * @default the manager's, which is 30 s if `connect` was given none
+   * @default the `stallTimeout` of `connect` if that was given, or else 30000
    */
   readonly stallTimeout?: Duration | ((job: Job<Data, Result, Name>) => Duration) | undefined;
 }
