@@ -92,5 +92,29 @@ export default {
       becomes: 'name',
       tests: ['bullmq/names'],
     },
+    {
+      file: 'js/adapters/bullmq/may-block.ts',
+      was: 'setImmediate(() => lease.end());',
+      becomes: 'lease.end();',
+      tests: ['bullmq/may-block'],
+    },
+    {
+      file: 'js/adapters/bullmq/may-block.ts',
+      was: '!known.has(queue) || age > ttl / LATE_PART',
+      becomes: '!known.has(queue)',
+      tests: ['bullmq/may-block'],
+    },
+    {
+      file: 'js/adapters/bullmq/may-block.ts',
+      was: '!known.has(queue) || age > ttl / LATE_PART',
+      becomes: 'true',
+      tests: ['bullmq/may-block'],
+    },
+    {
+      file: 'js/adapters/bullmq/may-block.ts',
+      was: 'if (await lease.renew()) return;',
+      becomes: 'return;',
+      tests: ['bullmq/may-block'],
+    },
   ],
 };

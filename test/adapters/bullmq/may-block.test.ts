@@ -163,15 +163,25 @@ test('a job that ends is kept until BullMQ knows, though another blocks in the s
   const gate = new Promise<void>((resolve) => {
     pass = resolve;
   });
+  let isOver = () => {};
+  const over = new Promise<void>((resolve) => {
+    isOver = resolve;
+  });
   let waiting = 0;
-  start(
-    async ({ data }) => {
-      waiting += 1;
-      await gate;
-      if (data.blocks) block(3 * LOCK_MS);
-    },
-    { concurrency: 2, skipLockRenewal: true },
-  );
+  const kept = mayBlock(locks, async ({ data }) => {
+    waiting += 1;
+    await (data.blocks ? over : gate);
+    if (data.blocks) block(3 * LOCK_MS);
+  });
+  const processor: JobProcessor = async (job, token) => {
+    await kept(job, token);
+    // The other begins to block before BullMQ can tell the server that this one is done.
+    if (!job.data.blocks) isOver();
+  };
+  const options = { concurrency: 2, skipLockRenewal: true, ...STALLS };
+  const worker = new Worker(queue.name, processor, { connection: connection(), ...options });
+  worker.on('error', ({ message }) => errors.push(message));
+  workers.push(worker);
   await queue.addBulk([false, true].map((blocks) => ({ name: 'job', data: { blocks } })));
   await until(() => waiting === 2, 'both jobs to begin');
   await startProcess({ blockMs: 0 });
@@ -281,7 +291,7 @@ test('a worker that is paused or closed waits for its job', async () => {
     await until(async () => (await queue.getActiveCount()) === 1, 'the job to begin');
     await worker[end]();
     assert.equal(await queue.getActiveCount(), 0);
-    if (end === 'pause') worker.resume();
+    if (end === 'pause') await worker.resume();
   }
   assert.equal(await queue.getCompletedCount(), 2);
   assert.deepEqual(errors, []);
