@@ -1,7 +1,6 @@
 /** A processor of BullMQ whose jobs stay its worker's while they block the event loop. */
 
 import type { Job, MinimalQueue } from 'bullmq';
-import type { ForeignLease } from '../../acquire/foreign.js';
 import { checkFunction, show } from '../../base/checks.js';
 import { argumentError, LockConnectionError } from '../../base/errors.js';
 import type { LockManager } from '../../manager/manager.js';
@@ -15,6 +14,9 @@ import { clientOf, lockKeyOf, notActive, type QueueOfJob, queueOf } from './queu
 
 /** A part of the lease is over when it is renewed. A job that begins later is asked about before it runs. */
 const LATE_PART = 3;
+
+/** BullMQ's lease of a job, which a manager renews. */
+type ForeignLease = Awaited<ReturnType<LockManager['keepForeign']>>;
 
 /** The timer of the process: the fake one that a test puts in its place may never call. */
 const { setImmediate } = globalThis;
