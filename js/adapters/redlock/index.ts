@@ -73,6 +73,19 @@ interface Attempt {
 /** Set by the class, whose private parts they use: a map would cost as much as the rest of a lock. */
 let heldOf: (lock: Lock) => Taken | undefined;
 let setHeld: (lock: Lock, held: Taken, client: string) => void;
+let valueOf: (lock: Lock) => string;
+
+/**
+ * The value is not read before a caller reads it: a token that others may know cannot be that of the next holder in this
+ * process. It is a property of each lock, so that a copy `{ ...lock }` has it.
+ */
+const VALUE: PropertyDescriptor & ThisType<Lock> = {
+  configurable: true,
+  enumerable: true,
+  get() {
+    return valueOf(this);
+  },
+};
 
 /**
  * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
@@ -93,6 +106,8 @@ export class Lock {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
   expiration: number;
+  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
+  declare readonly value: string;
   #value: string;
   /** The lock of the manager; none for a lock of another process, of which only the value is known. */
   #held: Taken | undefined;
@@ -111,38 +126,31 @@ export class Lock {
     this.#value = value;
     this.attempts = attempts;
     this.expiration = expiration;
-  }
-
-  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
-  get value(): string {
-    // Not read before: a token that others may know cannot be that of the next holder in this process.
-    if (this.#value === '' && this.#held !== undefined) {
-      this.#value = tokenOf(this.#held, this.#client);
-    }
-    return this.#value;
-  }
-
-  /** The same as of node-redlock 5, for `JSON.stringify`. */
-  toJSON(): Pick<Lock, 'redlock' | 'resources' | 'value' | 'attempts' | 'expiration'> {
-    const { redlock, resources, value, attempts, expiration } = this;
-    return { redlock, resources, value, attempts, expiration };
+    Object.defineProperty(this, 'value', VALUE);
   }
 
   static {
-    heldOf = (lock) => lock.#held;
+    // Some services make plain objects of locks.
+    heldOf = (lock) => (#held in lock ? lock.#held : undefined);
     setHeld = (lock, held, client) => {
       lock.#held = held;
       lock.#client = client;
     };
+    valueOf = (lock) => {
+      if (lock.#value === '' && lock.#held !== undefined) {
+        lock.#value = tokenOf(lock.#held, lock.#client);
+      }
+      return lock.#value;
+    };
   }
 
   /** Releases the lock: `redlock.release(lock)`. */
-  async release(): Promise<ExecutionResult> {
+  release(): Promise<ExecutionResult> {
     return this.redlock.release(this);
   }
 
   /** Extends the lock to `duration` ms from now: `redlock.extend(lock, duration)`. */
-  async extend(duration: number): Promise<Lock> {
+  extend(duration: number): Promise<Lock> {
     return this.redlock.extend(this, duration);
   }
 }
@@ -181,6 +189,8 @@ export class Redlock extends EventEmitter {
   readonly #connection: Connection;
   /** The votes on every operation that has succeeded. */
   readonly #agreed: Promise<ExecutionStats>;
+  /** The votes on every attempt that found so many resources locked: an error for each would cost more than the lock. */
+  readonly #refused = new Map<number, Promise<ExecutionStats>>();
   #ended = false;
   readonly #onDisconnect = (error: Error) => this.#emitError(error);
 
@@ -243,7 +253,7 @@ export class Redlock extends EventEmitter {
   ): Promise<Lock> {
     const lease = checkDuration(duration);
     const names = checkResources(resources);
-    const chosen = withDefaults(settings ?? {}, this.settings);
+    const chosen = this.#chosen(settings);
     const take = (wait: number | null, attempt: Attempt) =>
       this.#takeFor(names, lease, wait, attempt);
     const { result, attempts } = await this.#attempt(names.length, chosen, take);
@@ -308,7 +318,7 @@ export class Redlock extends EventEmitter {
     if (existing.expiration < Date.now()) {
       throw new ExecutionError('Cannot extend an already-expired lock.', []);
     }
-    const chosen = withDefaults(settings ?? {}, this.settings);
+    const chosen = this.#chosen(settings);
     const held = heldOf(existing);
     const { resources } = existing;
     const count = countOf(existing);
@@ -356,9 +366,9 @@ export class Redlock extends EventEmitter {
   ): Promise<T>;
   async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
     const lease = checkDuration(duration);
-    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings> | undefined);
+    const given = typeof rest[0] === 'function' ? undefined : (rest[0] as Partial<Settings>);
     const routine = rest[1] ?? rest[0];
-    const settings = withDefaults(given ?? {}, this.settings);
+    const settings = this.#chosen(given);
     if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
     if (settings.automaticExtensionThreshold > duration - 100) {
       throw new Error(
@@ -405,6 +415,11 @@ export class Redlock extends EventEmitter {
     }
     if (failure === undefined) return result;
     throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
+  }
+
+  /** The settings of an operation. */
+  #chosen(given: Partial<Settings> | undefined): Settings {
+    return given ? withDefaults(given, this.settings) : this.settings;
   }
 
   /** The name of the manager. */
@@ -517,7 +532,7 @@ export class Redlock extends EventEmitter {
     const refused = (count: number) => {
       const listed = Math.min(count, ATTEMPTS_LISTED_MAX);
       if (attempts.length >= listed) return;
-      const stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
+      const stats = this.#refusedOf(resources);
       while (attempts.length < listed) attempts.push(stats);
     };
     for (;;) {
@@ -543,6 +558,15 @@ export class Redlock extends EventEmitter {
       }
       await new Promise((resolve) => setTimeout(resolve, nextDelay(settings)));
     }
+  }
+
+  #refusedOf(resources: number): Promise<ExecutionStats> {
+    let stats = this.#refused.get(resources);
+    if (stats === undefined) {
+      stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
+      this.#refused.set(resources, stats);
+    }
+    return stats;
   }
 
   /** The error of an operation whose last attempt has failed. Throws an error about an argument as it is. */

@@ -2,7 +2,7 @@
 
 import { checkWhole, show } from '../../base/checks.js';
 import { argumentError } from '../../base/errors.js';
-import { checkNames } from '../../base/names.js';
+import { checkName, checkNames } from '../../base/names.js';
 import { TTL_MS_MAX, TTL_MS_MIN } from '../../lock/times.js';
 
 /** Settings of a `Redlock`, and of one of its operations. */
@@ -161,6 +161,12 @@ export function checkResources(resources: unknown): string[] {
   if (!Array.isArray(resources)) {
     const message = `resources must be a list of names, got ${show(resources)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  // A set would cost as much as the other checks.
+  if (resources.length === 1) {
+    const [name] = resources;
+    checkName(name);
+    return [name];
   }
   const names = [...new Set(resources)];
   checkNames(names);

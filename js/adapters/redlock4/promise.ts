@@ -8,6 +8,9 @@ type ErrorClass = abstract new (...args: never[]) => unknown;
 /** The errors that a `catch` is for: those of a class, those that a function accepts, or those with these properties. */
 type Filter = ErrorClass | ((error: never) => unknown) | object;
 
+/** Of promises for `using` of Bluebird. */
+const disposers = new WeakMap<object, object>();
+
 /**
  * A promise that also takes a callback, with the methods of Bluebird that its callers use most.
  *
@@ -17,11 +20,14 @@ type Filter = ErrorClass | ((error: never) => unknown) | object;
  * ```
  */
 export class Answer<T> extends Promise<T> {
-  #disposer: object | undefined;
+  static {
+    // `await` takes a promise whose constructor is Promise as it is; any other costs a second promise, made by `then`.
+    Object.defineProperty(Answer.prototype, 'constructor', { value: Promise });
+  }
 
-  /** @internal */
+  /** Gives a promise the methods of this class: one more promise around it would cost as much as the lock. @internal */
   static of<T>(promise: Promise<T>): Answer<T> {
-    return new Answer((resolve) => resolve(promise));
+    return Object.setPrototypeOf(promise, Answer.prototype);
   }
 
   /** As the `then` of every promise. */
@@ -30,12 +36,12 @@ export class Answer<T> extends Promise<T> {
     fulfilled?: ((result: T) => A | PromiseLike<A>) | null,
     rejected?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Answer<A | B> {
-    return super.then(fulfilled, rejected) as Answer<A | B>;
+    return Answer.of(super.then(fulfilled, rejected));
   }
 
   /** As the `finally` of every promise. */
   override finally(callback?: (() => void) | null): Answer<T> {
-    return super.finally(callback) as Answer<T>;
+    return Answer.of(super.finally(callback));
   }
 
   /** Calls `callback` with the error or the result, if it is a function. */
@@ -103,17 +109,17 @@ export class Answer<T> extends Promise<T> {
 
   /** @internal */
   _setDisposable(disposer: object): void {
-    this.#disposer = disposer;
+    disposers.set(this, disposer);
   }
 
   /** @internal */
   _isDisposable(): boolean {
-    return this.#disposer !== undefined;
+    return disposers.has(this);
   }
 
   /** @internal */
   _getDisposer(): object | undefined {
-    return this.#disposer;
+    return disposers.get(this);
   }
 }
 

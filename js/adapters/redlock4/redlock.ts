@@ -47,6 +47,24 @@ export interface Options {
 
 const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];
 
+/** Set by the class, whose private parts they use: a map would cost as much as the rest of a lock. */
+let innerOf: (lock: Lock) => InnerLock | undefined;
+let setInner: (lock: Lock, inner: InnerLock) => void;
+let valueOf: (lock: Lock) => string | null;
+let setValue: (lock: Lock, value: string | null) => void;
+
+/** As of a lock of `holdfast/redlock`: read late, and a property of each lock. */
+const VALUE: PropertyDescriptor & ThisType<Lock> = {
+  configurable: true,
+  enumerable: true,
+  get() {
+    return valueOf(this);
+  },
+  set(value: string | null) {
+    setValue(this, value);
+  },
+};
+
 /**
  * Resources that are locked until `expiration`.
  *
@@ -62,13 +80,16 @@ export class Lock {
   /** The names of the locked resources. */
   resource: string[];
   /** The value of each of these keys in Redis. */
-  value: string | null;
+  declare value: string | null;
   /** The time until which the lock is held, by `Date.now()`; 0 after its release. */
   expiration: number;
   /** The number of attempts that the acquire took. */
   attempts: number;
   /** The number of attempts that were left. */
   attemptsRemaining: number;
+  #value: string | null;
+  /** The lock of holdfast, if this process has acquired it. */
+  #inner: InnerLock | undefined;
 
   constructor(
     redlock: Redlock,
@@ -80,10 +101,32 @@ export class Lock {
   ) {
     this.redlock = redlock;
     this.resource = resource;
-    this.value = value;
+    this.#value = value;
     this.expiration = expiration;
     this.attempts = attempts;
     this.attemptsRemaining = attemptsRemaining;
+    Object.defineProperty(this, 'value', VALUE);
+  }
+
+  static {
+    // Some services make plain objects of locks.
+    innerOf = (lock) => (#inner in lock ? lock.#inner : undefined);
+    setInner = (lock: Lock | { value: string | null }, inner) => {
+      if (#inner in lock) {
+        lock.#inner = inner;
+        lock.#value = null;
+      } else {
+        lock.value = inner.value;
+      }
+    };
+    valueOf = (lock) => {
+      lock.#value ??= lock.#inner?.value ?? null;
+      return lock.#value;
+    };
+    setValue = (lock, value) => {
+      if (value !== lock.value) lock.#inner = undefined;
+      lock.#value = value;
+    };
   }
 
   /** Releases the lock: `redlock.unlock(lock)`. */
@@ -96,9 +139,6 @@ export class Lock {
     return this.redlock.extend(this, ttl, callback);
   }
 }
-
-/** The locks of holdfast behind those that callers have. */
-const inners = new WeakMap<Lock, InnerLock>();
 
 /**
  * `Redlock` of redlock 4, on holdfast: locks that exclude those of redlock 4 and 5. It reads the addresses of the
@@ -178,7 +218,7 @@ export class Redlock extends EventEmitter {
    * @throws LockError if it failed; its `cause` says why.
    */
   lock(resource: string | string[], ttl: number, callback?: Callback<Lock>): Answer<Lock> {
-    return this.lockWithOptions(resource, ttl, {}, callback);
+    return Answer.of(this.#lock(namesOf(resource), ttl)).nodeify(callback);
   }
 
   /** The same as `lock`. */
@@ -195,7 +235,7 @@ export class Redlock extends EventEmitter {
     options: Pick<Options, 'retryCount' | 'retryDelay'>,
     callback?: Callback<Lock>,
   ): Answer<Lock> {
-    return Answer.of(this.#lock([resource].flat(), ttl, options)).nodeify(callback);
+    return Answer.of(this.#lock(namesOf(resource), ttl, options)).nodeify(callback);
   }
 
   /** The same as `lockWithOptions`. */
@@ -266,16 +306,17 @@ export class Redlock extends EventEmitter {
   async #lock(
     resource: string[],
     ttl: number,
-    options: Pick<Options, 'retryCount' | 'retryDelay'>,
+    options?: Pick<Options, 'retryCount' | 'retryDelay'>,
   ): Promise<Lock> {
-    const retryCount = options.retryCount || this.retryCount;
-    const retryDelay = options.retryDelay || this.retryDelay;
+    const retryCount = options?.retryCount || this.retryCount;
+    const retryDelay = options?.retryDelay || this.retryDelay;
+    const settings = options && { retryCount, retryDelay };
     try {
-      const inner = await this.#inner.acquire(resource, ttl, { retryCount, retryDelay });
-      const { value, expiration, attempts } = inner;
+      const inner = await this.#inner.acquire(resource, ttl, settings);
+      const { expiration, attempts } = inner;
       const left = retryCount - attempts.length;
-      const lock = new Lock(this, resource, value, expiration, attempts.length, left);
-      inners.set(lock, inner);
+      const lock = new Lock(this, resource, null, expiration, attempts.length, left);
+      setInner(lock, inner);
       return lock;
     } catch (error) {
       const message = `Exceeded ${retryCount} attempts to lock the resource "${resource}".`;
@@ -285,18 +326,18 @@ export class Redlock extends EventEmitter {
 
   async #unlock(lock: Lock): Promise<void> {
     const inner = this.#innerOf(lock);
-    const message = `Unable to fully release the lock on resource "${lock.resource}".`;
+    const message = () => `Unable to fully release the lock on resource "${lock.resource}".`;
     let stats: Awaited<InnerLock['attempts'][number]> | undefined;
     try {
       const { attempts } = await this.#inner.release(inner);
       stats = await attempts.at(-1);
     } catch (error) {
       if (!(error instanceof ExecutionError)) throw error;
-      throw new LockError(message, undefined, { cause: error.cause });
+      throw new LockError(message(), undefined, { cause: error.cause });
     }
     if (stats === undefined || stats.votesFor.size >= stats.quorumSize) return;
     const [cause] = stats.votesAgainst.values();
-    throw new LockError(message, undefined, { cause });
+    throw new LockError(message(), undefined, { cause });
   }
 
   async #extend(lock: Lock, ttl: number): Promise<Lock> {
@@ -306,9 +347,8 @@ export class Redlock extends EventEmitter {
     }
     try {
       const extended = await this.#inner.extend(this.#innerOf(lock), ttl);
-      lock.value = extended.value;
       lock.expiration = extended.expiration;
-      inners.set(lock, extended);
+      setInner(lock, extended);
       return lock;
     } catch (error) {
       const message = `Exceeded ${this.retryCount} attempts to lock the resource "${lock.resource}".`;
@@ -318,12 +358,16 @@ export class Redlock extends EventEmitter {
 
   /** The lock that was acquired here, or else what its caller knows of it: one of another process, or one he changed. */
   #innerOf(lock: Lock): InnerLock {
-    const resource = [lock.resource].flat();
-    const known = inners.get(lock);
-    const same = known?.resources.join('\n') === resource.join('\n') && known.value === lock.value;
-    if (known !== undefined && same) return known;
+    const known = innerOf(lock);
+    if (known?.resources === lock.resource) return known;
+    const resource = namesOf(lock.resource);
+    if (known !== undefined && known.resources.join('\n') === resource.join('\n')) return known;
     return new InnerLock(this.#inner, resource, `${lock.value}`, [], lock.expiration);
   }
+}
+
+function namesOf(resource: string | readonly string[]): string[] {
+  return typeof resource === 'string' ? [resource] : [resource].flat();
 }
 
 /** The error of an operation that was tried as often as the settings say. Passes errors about arguments on. */

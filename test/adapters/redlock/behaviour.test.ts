@@ -74,6 +74,17 @@ for (const name of [OLD, NEW]) {
     assert.equal(await three.server.admin.exists('shop:tea'), 0);
   });
 
+  test(`${name}: a copy of a lock has its properties, and stands for it`, async () => {
+    const redlock = open();
+    const lock = await redlock.acquire(['tea'], 10_000);
+    const copy = { ...lock } as typeof lock;
+    const { resources, value, attempts, expiration } = lock;
+    assert.deepEqual(copy, { redlock, resources, value, attempts, expiration });
+    assert.equal(JSON.parse(JSON.stringify({ ...copy, redlock: null })).value, value);
+    await redlock.release(copy);
+    assert.equal(await three.server.admin.exists('tea'), 0);
+  });
+
   test(`${name}: a larger driftFactor ends a lock earlier`, async () => {
     const lock = await open({ driftFactor: 0.5 }).acquire(['tea'], 10_000);
     assert.ok(lock.expiration <= Date.now() + 5_000 - 2);
@@ -130,8 +141,8 @@ for (const name of [OLD, NEW]) {
   });
 
   test(`${name}: attempts count the retries, on success and on failure, each with its votes`, async () => {
-    const redlock = open({ retryCount: 4, retryDelay: 50, retryJitter: 0 });
-    await redlock.acquire(['a', 'b'], 130);
+    const redlock = open({ retryCount: 4, retryDelay: 200, retryJitter: 0 });
+    await redlock.acquire(['a', 'b'], 520);
     const lock = await redlock.acquire(['b'], LONG_MS);
     assert.ok(lock.attempts.length > 1 && lock.attempts.length <= 5, `${lock.attempts.length}`);
     assert.equal((await lock.attempts.at(-1))?.votesFor.size, 1);

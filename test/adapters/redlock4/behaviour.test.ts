@@ -112,9 +112,24 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     const other = await redlock.lock('a', LONG_MS);
     await failureOf(lock.unlock());
     assert.equal(await three.server.admin.get('a'), other.value);
-    const told = Object.assign(Object.create(other), { resource: ['b'] }) as Redlock.Lock;
-    await failureOf(told.unlock());
+    const { value, expiration, attempts } = other;
+    await failureOf(new Redlock4.Lock(redlock, ['b'], value, expiration, attempts, 0).unlock());
+    other.resource = ['b'];
+    await failureOf(other.unlock());
+    other.resource = ['a'];
     await other.unlock();
+  });
+
+  test(`${name}: a plain object with the properties of a lock stands for it`, async () => {
+    const redlock = open(FEW);
+    const copy = (lock: Redlock.Lock) => ({ ...lock }) as Redlock.Lock;
+    const lock = await redlock.lock('a', 10_000);
+    assert.equal(copy(lock).value, lock.value);
+    assert.deepEqual(Object.keys(copy(lock)).sort(), Object.keys(lock).sort());
+    await redlock.extend(copy(lock), LONG_MS);
+    assert.ok((await three.server.admin.pttl('a')) > LONG_MS / 2);
+    await redlock.unlock(copy(lock));
+    assert.equal(await three.server.admin.exists('a'), 0);
   });
 
   test(`${name}: extend returns the same lock, and only while it is held`, async () => {
