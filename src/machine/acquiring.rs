@@ -77,7 +77,9 @@ impl Machine {
             }
         }
         if holder.is_none() {
-            entry.approach = self.approach(&entry);
+            // A share that is being asked for here holds the key by then, and callers of other locks would get ahead.
+            let behind = entry.mode.is_shared() && self.queues.has_entry(keys);
+            entry.approach = if behind { Approach::Script } else { self.approach(&entry) };
         }
         self.queues.add_entry(keys, id);
         self.entries.insert(id, entry);

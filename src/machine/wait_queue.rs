@@ -325,6 +325,11 @@ impl WaitQueues {
         }
     }
 
+    /// Whether a caller of a queue has an entry at the server.
+    pub(super) fn has_entry(&self, keys: &LockKeys) -> bool {
+        self.queues.get(keys).is_some_and(|queue| !queue.entries.is_empty())
+    }
+
     pub(super) fn add_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.entries.push_back(id);

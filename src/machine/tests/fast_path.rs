@@ -242,6 +242,19 @@ fn a_lone_share_costs_as_little_as_the_whole_lock() {
 }
 
 #[test]
+fn a_share_is_asked_for_by_the_script_while_another_is_being_asked_for() {
+    let (mut world, _) = ready();
+    let ops: Vec<_> = (0..3).map(|_| share(&mut world)).collect();
+    let is_take = |(_, call): &(_, Call)| matches!(call, Call::Take { .. });
+    assert_eq!(world.wire.iter().filter(|each| is_take(each)).count(), 1);
+    world.settle();
+    // One round trip for all: nobody who asks for another lock behind them gets it ahead of them.
+    let fences: Vec<_> = ops.iter().map(|op| world.lease(*op).1).collect();
+    assert!(fences.is_sorted(), "{fences:?}");
+    assert!(world.server.is_shared(world.now, &World::keys()));
+}
+
+#[test]
 fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
     let (mut a, mut b) = ready();
     let first = share(&mut a);
