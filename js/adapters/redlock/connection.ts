@@ -111,6 +111,7 @@ export class Connection {
         if (this.#opening !== opening) return;
         this.#use = use;
         this.#holds = use.holds;
+        collected.register(this, use, this);
       },
       () => {
         if (this.#opening === opening) this.#forget();
@@ -146,10 +147,15 @@ export class Connection {
 
   async #connect(): Promise<Use> {
     const holds = new Holds();
+    // The manager of others must not keep a connection from being collected whose clients nobody uses any more.
+    const connection = new WeakRef(this);
     // One for each use: that of before may leave the manager after the next has joined it.
     const user: User = {
       lost: (lock, error) => holds.lose(lock, error),
-      disconnected: (error) => this.#disconnected(error),
+      disconnected(error) {
+        const alive = connection.deref();
+        if (alive !== undefined) alive.#disconnected(error);
+      },
     };
     const shared = SharedManager.join(inDatabase(readClients(this.#clients), this.#db), user);
     const manager = await shared.manager;
@@ -206,6 +212,7 @@ export class Connection {
   /** The next call opens a connection. */
   #forget(): void {
     this.#unwatch();
+    collected.unregister(this);
     this.#opening = undefined;
     this.#use = undefined;
   }
@@ -221,6 +228,9 @@ async function leave({ shared, user, holds, manager, requests, end }: Use): Prom
   if (await shared.leave(user)) return;
   await Promise.allSettled(renewed.map((lock) => lock?.release()));
 }
+
+/** Ends the uses of connections that were collected before their clients have ended. */
+const collected = new FinalizationRegistry<Use>((use) => void leave(use));
 
 const ENDED = "the service's clients were closed; locks need clients that are open";
 
