@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { untilAborted, untilEither } from '../../base/abort.js';
-import { isUnreachable, LockLostError as Lost } from '../../base/errors.js';
+import { isUnreachable, LockServerError, LockLostError as Lost } from '../../base/errors.js';
 import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
 import type { LockJson, SharedHandle } from '../../lock/lock.js';
@@ -137,7 +137,7 @@ export class Taking {
       }
     } catch (error) {
       connection.checkOpen(open);
-      throw error;
+      throw this.#isSemaphore ? refusalOf(error) : error;
     }
     if (taken === null) return undefined;
     if (connection.current === open && name.token === undefined) return taken;
@@ -200,6 +200,15 @@ export class Taking {
     possession.begin(connection, lock);
     name.show(key, possession.hold);
   }
+}
+
+/** The error for a semaphore whose key has permits of redis-semaphore: neither counts those of the other. */
+function refusalOf(error: unknown): unknown {
+  if (!(error instanceof LockServerError) || error.serverCode !== 'WRONGTYPE') return error;
+  const advice =
+    'if redis-semaphore has permits there, stop its instances before those of holdfast start, or give these another name and a part of the limit';
+  const { message, serverCode, key, lock } = error;
+  return new LockServerError(`${message}; ${advice}`, serverCode, key, lock);
 }
 
 /** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */

@@ -296,10 +296,17 @@ test('permits of redis-semaphore are in the way: both packages cannot share a se
   const [old, ours] = [require(OLD), require(NEW)] as [typeof Drop, typeof Drop];
   const permit = new old.Semaphore(client(), 'api', 2);
   await permit.acquire();
-  await assert.rejects(new ours.Semaphore(client(), 'api', 2).acquire(), {
-    code: 'ERR_LOCK_SERVER',
-    serverCode: 'WRONGTYPE',
-  });
+  const semaphores = [
+    new ours.Semaphore(client(), 'api', 2),
+    new ours.MultiSemaphore(client(), 'api', 2, 2, { acquireTimeout: 60_000 }),
+  ];
+  for (const semaphore of semaphores) {
+    await assert.rejects(semaphore.acquire(), {
+      code: 'ERR_LOCK_SERVER',
+      serverCode: 'WRONGTYPE',
+      message: /"semaphore:api".*; if redis-semaphore has permits there, stop its instances before/,
+    });
+  }
   await permit.release();
 });
 
