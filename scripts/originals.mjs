@@ -1,0 +1,93 @@
+// Runs the test files of the libraries that the drop-in packages replace, on the library and on the drop-in, and prints how
+// many pass: node scripts/originals.mjs FOLDER
+//
+// FOLDER has a checkout of each library by the names below, with its dependencies installed and, where it has a build, built.
+// Nothing of it is changed: each run takes a copy. The tests want Redis on the ports that they name.
+
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+const DIST = join(import.meta.dirname, '../dist/adapters');
+const TIMEOUT_MS = 600_000;
+
+const MOCHA = { passed: /(\d+) passing/, failed: /(\d+) failing/ };
+const AVA = { passed: /(\d+) tests? passed/, failed: /(\d+) (?:tests? failed|uncaught)/ };
+
+/** `entry`: the file that the tests import, which is replaced by `dropIn`. `run`: program and arguments, in `at`. */
+const SUITES = {
+  redlock4: {
+    entry: 'redlock.js',
+    dropIn: `module.exports = require(${JSON.stringify(join(DIST, 'redlock4/index.js'))});\n`,
+    run: ['npx', '--no-install', 'mocha', '--exit', '--timeout', '20000', 'test.js'],
+    counts: MOCHA,
+    from: 'redlock 4, as npm has it, with mocha, chai, bluebird, ioredis and redis 3 of its devDependencies',
+  },
+  redlock5: {
+    entry: 'dist/esm/index.js',
+    dropIn: reexport(join(DIST, 'redlock/index.mjs')),
+    at: 'dist/esm',
+    run: [
+      'npx',
+      '--no-install',
+      'ava',
+      '--verbose',
+      '--timeout=120s',
+      'single.test.js',
+      'multi.test.js',
+    ],
+    counts: AVA,
+    from: 'the repository of redlock 5, built, with the servers of its docker-compose.yml',
+  },
+};
+
+const [, , given] = process.argv;
+if (given === undefined) {
+  console.error('usage: node scripts/originals.mjs FOLDER, with checkouts in it:');
+  for (const [name, { from }] of Object.entries(SUITES)) console.error(`  ${name}  ${from}`);
+  process.exit(2);
+}
+
+console.log('| suite | original | drop-in |\n|---|---|---|');
+for (const [name, suite] of Object.entries(SUITES)) {
+  const checkout = join(resolve(given), name);
+  if (existsSync(checkout)) {
+    const cells = [await count(suite, checkout, false), await count(suite, checkout, true)];
+    console.log(`| ${name} | ${cells.join(' | ')} |`);
+  } else {
+    console.log(`| ${name} | not there: ${suite.from} | |`);
+  }
+}
+
+function reexport(module) {
+  const from = JSON.stringify(module);
+  return `export * from ${from};\nexport { default } from ${from};\n`;
+}
+
+/** How many tests of a suite pass, of how many. */
+async function count({ entry, dropIn, at = '.', run, counts }, checkout, isReplaced) {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-originals-'));
+  try {
+    cpSync(checkout, folder, { recursive: true, verbatimSymlinks: true });
+    if (isReplaced) writeFileSync(join(folder, entry), dropIn);
+    const printed = await output(run, join(folder, at));
+    const [passed, failed] = [counts.passed, counts.failed].map((each) => each.exec(printed)?.[1]);
+    if (passed === undefined && failed === undefined) {
+      console.error(printed.slice(-2_000));
+      return 'did not run';
+    }
+    return `${passed ?? 0} of ${Number(passed ?? 0) + Number(failed ?? 0)}`;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** What a program prints; a test that fails makes its exit code another than 0. */
+function output([program, ...args], cwd) {
+  return new Promise((ended) => {
+    execFile(program, args, { cwd, timeout: TIMEOUT_MS, maxBuffer: 2 ** 26 }, (_, out, err) =>
+      ended(out + err),
+    );
+  });
+}
