@@ -73,7 +73,7 @@ interface Attempt {
 /** Set by the class, whose private parts they use: a map would cost as much as the rest of a lock. */
 let heldOf: (lock: Lock) => Taken | undefined;
 let setHeld: (lock: Lock, held: Taken, client: string) => void;
-let valueOf: (lock: Lock) => string;
+let readValue: (lock: Lock) => string;
 
 /**
  * The value is not read before a caller reads it: a token that others may know cannot be that of the next holder in this
@@ -83,7 +83,7 @@ const VALUE: PropertyDescriptor & ThisType<Lock> = {
   configurable: true,
   enumerable: true,
   get() {
-    return valueOf(this);
+    return readValue(this);
   },
 };
 
@@ -136,7 +136,7 @@ export class Lock {
       lock.#held = held;
       lock.#client = client;
     };
-    valueOf = (lock) => {
+    readValue = (lock) => {
       if (lock.#value === '' && lock.#held !== undefined) {
         lock.#value = tokenOf(lock.#held, lock.#client);
       }

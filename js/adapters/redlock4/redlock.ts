@@ -50,7 +50,7 @@ const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];
 /** Set by the class, whose private parts they use: a map would cost as much as the rest of a lock. */
 let innerOf: (lock: Lock) => InnerLock | undefined;
 let setInner: (lock: Lock, inner: InnerLock) => void;
-let valueOf: (lock: Lock) => string | null;
+let readValue: (lock: Lock) => string | null;
 let setValue: (lock: Lock, value: string | null) => void;
 
 /** As of a lock of `holdfast/redlock`: read late, and a property of each lock. */
@@ -58,7 +58,7 @@ const VALUE: PropertyDescriptor & ThisType<Lock> = {
   configurable: true,
   enumerable: true,
   get() {
-    return valueOf(this);
+    return readValue(this);
   },
   set(value: string | null) {
     setValue(this, value);
@@ -119,7 +119,7 @@ export class Lock {
         lock.value = inner.value;
       }
     };
-    valueOf = (lock) => {
+    readValue = (lock) => {
       lock.#value ??= lock.#inner?.value ?? null;
       return lock.#value;
     };

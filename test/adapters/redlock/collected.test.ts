@@ -1,8 +1,8 @@
 /** A client that is collected before it ends is no user of a shared connection any more. */
 
 import assert from 'node:assert/strict';
-import { setImmediate as turn } from 'node:timers/promises';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Mutex } from 'holdfast/redis-semaphore';
 import Redlock, { type Client } from 'holdfast/redlock';
 import Redlock4 from 'holdfast/redlock4';
