@@ -279,6 +279,8 @@ impl Entry {
         let id = context.next_token_id();
         let token = context.token(id, self.mode, &self.label);
         self.takes_over = Some(Box::new(TakeOver { former, id, token, uncertain: false }));
+        // It is of the entry's own token, which that hold may have taken the lock over from.
+        self.confirming = None;
     }
 
     /// Whether it is to take a held lock away from its owners, beginning with a poll that shows them.
