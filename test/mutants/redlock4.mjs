@@ -9,7 +9,7 @@ export default {
     { file: REDLOCK, was: '    lock.expiration = 0;\n', becomes: '' },
     {
       file: REDLOCK,
-      was: 'options.retryCount || this.retryCount',
+      was: 'options?.retryCount || this.retryCount',
       becomes: 'this.retryCount',
     },
     { file: REDLOCK, was: 'stats.votesFor.size >= stats.quorumSize', becomes: 'true' },
