@@ -1,6 +1,7 @@
 /** `mayBlock` with real workers of BullMQ whose jobs block their event loops. */
 
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { afterEach, beforeEach, test } from 'node:test';
 import { DelayedError, type Job, Queue, WaitingError, Worker, type WorkerOptions } from 'bullmq';
 import { connectLazily } from 'holdfast';
@@ -282,14 +283,19 @@ test('jobs of one key that block run one at a time, each once', async () => {
 });
 
 test('a worker that is paused or closed waits for its job', async () => {
+  const steps = new EventEmitter();
   const worker = start(async () => {
-    await sleep(1);
+    steps.emit('begun');
+    await once(steps, 'ending');
     block(3 * LOCK_MS);
   });
   for (const end of ['pause', 'close'] as const) {
+    const begun = once(steps, 'begun');
     await queue.add('job', {});
-    await until(async () => (await queue.getActiveCount()) === 1, 'the job to begin');
-    await worker[end]();
+    await begun;
+    const ended = worker[end]();
+    steps.emit('ending');
+    await ended;
     assert.equal(await queue.getActiveCount(), 0);
     if (end === 'pause') await worker.resume();
   }
