@@ -325,7 +325,7 @@ test('a page that does not read costs no memory, and gets the whole state when i
     looks += 1;
     return { held, pending: [] };
   };
-  const ui = lockUi({ locks: { query, once() {} } as never, interval: 100 });
+  const ui = lockUi({ locks: { query, once() {}, off() {} } as never, interval: 100 });
   const listening = createServer((request, response) => ui(request, response)).listen(
     0,
     '127.0.0.1',
@@ -440,7 +440,7 @@ test('so many pages may be open, and one that does not read is closed', async (t
   t.mock.timers.enable({ apis: ['setInterval'] });
   const held = Array.from({ length: 6_500 }, (_, i) => heldInfo(i));
   const query = async () => ({ held, pending: [] });
-  const page = await serve({ locks: { query, once() {} } as never });
+  const page = await serve({ locks: { query, once() {}, off() {} } as never });
   try {
     const open = async () => {
       const sent = get(new URL('/events', page.at));

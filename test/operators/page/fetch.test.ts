@@ -120,7 +120,7 @@ function counted(): { locks: LockManager; looks(): number } {
     looks += 1;
     return { held: [], pending: [] };
   };
-  return { locks: { query, once() {} } as never, looks: () => looks };
+  return { locks: { query, once() {}, off() {} } as never, looks: () => looks };
 }
 
 test('a client that leaves ends its stream, by an abort and by a cancel; so does close', async () => {
