@@ -56,6 +56,10 @@ export function mayBlock<Data = any, Result = any, Name extends string = string>
   processor: JobProcessor<Data, Result, Name>,
   options?: MayBlockOptions<Data, Result, Name>,
 ): JobProcessor<Data, Result, Name> {
+  if (typeof (locks as Partial<LockManager> | null)?.keepForeign !== 'function') {
+    const message = `mayBlock needs a manager that connect or connectLazily has made, got ${show(locks)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
   checkProcessor(processor);
   const stallTimeoutOf = checkMayBlock(options) as StallTimeoutOf;
   /** The workers that are known to have their locks where `locks` looks for them. */
@@ -82,11 +86,17 @@ interface Keeping {
 async function begin(
   locks: LockManager,
   job: Job,
-  given: string | undefined,
+  given: unknown,
   { stallTimeoutOf, known }: Keeping,
 ): Promise<ForeignLease> {
   const queue = queueOf(job);
   const ttl = queue.opts.lockDuration;
+  if (given !== undefined && typeof given !== 'string') {
+    // The handler of oneAtATime gets a lock in place of the token.
+    throw new TypeError(
+      'mayBlock wraps the processor of a Worker: write mayBlock(locks, oneAtATime(…)), not the reverse',
+    );
+  }
   const value = given ?? job.token;
   if (ttl === undefined || value === undefined) {
     throw new TypeError(
@@ -104,7 +114,7 @@ async function begin(
   });
   try {
     if (!known.has(queue) || age > ttl / LATE_PART)
-      await confirm(lease, job, queue, { key, value });
+      await confirm(lease, job, queue, { key, value, ttl });
     known.add(queue);
   } catch (error) {
     // Who does not reach the server for a moment does not have to fail a job that is surely its own.
@@ -121,11 +131,19 @@ async function confirm(
   lease: ForeignLease,
   job: Job,
   queue: QueueOfJob,
-  { key, value }: { readonly key: string; readonly value: string },
+  { key, value, ttl }: { readonly key: string; readonly value: string; readonly ttl: number },
 ): Promise<void> {
+  const asked = performance.now();
   if (await lease.renew()) return;
+  // The lease has ended here before an answer came, which so says nothing about the server.
+  const isUnanswered = performance.now() - asked >= ttl / 2;
   const client = await clientOf(queue);
   if ((await client?.get(key)) !== value) throw notActive(job);
+  if (isUnanswered) {
+    throw new Error(
+      `mayBlock got no answer from ${lease.server} while the lock of job ${job.id} lasted: lockDuration, ${ttl} ms, is too short for this connection`,
+    );
+  }
   throw new TypeError(
     `mayBlock was given a manager of ${lease.server}, where the lock "${key}" of job ${job.id} is not: connect it to the server and the database of the queue "${queue.name}"`,
   );

@@ -5,7 +5,7 @@ import { EventEmitter, once } from 'node:events';
 import { afterEach, beforeEach, test } from 'node:test';
 import { DelayedError, type Job, Queue, WaitingError, Worker, type WorkerOptions } from 'bullmq';
 import { connectLazily } from 'holdfast';
-import { type JobProcessor, type MayBlockOptions, mayBlock } from 'holdfast/bullmq';
+import { type JobProcessor, type MayBlockOptions, mayBlock, oneAtATime } from 'holdfast/bullmq';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import type { Program } from '../../support/program.js';
 import { serverOfFile } from '../../support/server-of-file.js';
@@ -322,6 +322,18 @@ test('the manager may connect when the first job asks for it', async () => {
   await isDone();
   assert.ok(lazy.stats().renewals > 0);
   await lazy.close();
+});
+
+test('what is no manager is refused at once, and so is a handler of oneAtATime by its first job', async () => {
+  for (const wrong of [null, {}, Promise.resolve(locks)]) {
+    assert.throws(() => mayBlock(wrong as never, async () => {}), /^TypeError.*needs a manager/);
+  }
+  const inner = mayBlock(locks, async () => {}) as never;
+  const processor = oneAtATime(locks, () => 'key', inner);
+  workers.push(new Worker(queue.name, processor, { connection: connection() }));
+  const { id = '' } = await queue.add('job', {});
+  await until(async () => (await queue.getFailedCount()) === 1, 'the job to fail');
+  assert.match((await queue.getJob(id))?.failedReason ?? '', /write mayBlock\(locks, oneAtATime/);
 });
 
 test('a manager of another database or server fails its first job by a clear error', async () => {
