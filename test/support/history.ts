@@ -215,8 +215,9 @@ function fencesOutOfOrder(holds: readonly Hold[], { dataLost }: Expected): strin
   for (const [i, hold] of live.entries()) {
     const before = live[i - 1];
     if (before === undefined || before.fence < hold.fence) continue;
-    // Two concurrent holders: the order in which they learned of their grants may differ from that of the grants.
-    if (dataLost === true && hold.begin - before.begin < LEARNING_US) continue;
+    // Two concurrent holders, as of a share: the order in which they learned of their grants may differ from that of the grants.
+    const areConcurrent = dataLost === true || hold.begin < before.end;
+    if (areConcurrent && hold.begin - before.begin < LEARNING_US) continue;
     problems.push(`a smaller fence later: ${tell(before)} and then ${tell(hold)}`);
   }
   return problems;

@@ -106,7 +106,8 @@ async function check({ folder, texts, before }: Campaign): Promise<void> {
     else assert.equal(/\r\n/.test(text), /\r\n/.test(written), `${name} has other line ends`);
     if (/\r\n/.test(text) && !/[^\r]\n/.test(text))
       assert.doesNotMatch(written, /[^\r]\n/, `${name} has other line ends`);
-    if (before.changes.includes(name))
+    // The command takes some texts for programs that are none, such as a module with a return of its own.
+    if (before.changes.includes(name) && (await isProgram(name, text)))
       assert.ok(await isProgram(name, written), `${name} cannot be parsed`);
   }
   const { changes } = await reportOf(folder, '--write');

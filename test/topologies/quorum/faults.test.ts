@@ -81,8 +81,11 @@ describe('quorum of five', () => {
     for (const i of [0, 1, 2]) group.at(i).pause();
     quorumError((await timed(() => locks.tryAcquire('x'))).result);
     for (const i of [0, 1, 2]) group.at(i).resume();
-    const executed = () => group.at(0).admin.get('{lock:x}:fence');
-    await until(async () => (await executed()) !== null, 'the servers to go on');
+    // On a busy machine one of them may have been given up before.
+    const executed = () =>
+      Promise.all([0, 1, 2].map((i) => group.at(i).admin.get('{lock:x}:fence')));
+    const isOne = async () => (await executed()).some((fence) => fence !== null);
+    await until(isOne, 'one of the servers to go on');
     await group.free('x');
     assert.equal(await (await locks.tryAcquire('x'))?.release(), true);
   });
