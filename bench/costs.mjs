@@ -65,7 +65,7 @@ function resident() {
   return process.memoryUsage.rss() / 1e6;
 }
 
-/** What this process measures of itself. */
+/** Measures this process, and prints the figures. */
 async function measure(name, url) {
   const [began, before] = [performance.now(), resident()];
   await CLIENTS[name](url);

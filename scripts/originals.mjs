@@ -83,7 +83,7 @@ async function count({ entry, dropIn, at = '.', run, counts }, checkout, isRepla
   }
 }
 
-/** What a program prints; a test that fails makes its exit code another than 0. */
+/** The output of a program; a test that fails makes its exit code another than 0. */
 function output([program, ...args], cwd) {
   return new Promise((ended) => {
     execFile(program, args, { cwd, timeout: TIMEOUT_MS, maxBuffer: 2 ** 26 }, (_, out, err) =>

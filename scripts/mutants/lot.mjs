@@ -7,7 +7,7 @@ import { mistakesOf } from './maker.mjs';
 
 /** Those that change nothing that anybody sees, each with the reason. */
 const EQUIVALENT = join(ROOT, 'test', 'mutants', 'equivalent.json');
-/** What a user of any part would notice. */
+/** The tests that notice a fault of any part. */
 const COMMON = ['acquire/bounds', 'conformance/embedded'];
 /** The folders of `js` whose tests, or whose list of mistakes, have another name. */
 const ADAPTERS = ['adapters', 'operators'];

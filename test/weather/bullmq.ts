@@ -68,6 +68,15 @@ async function allEnded({ ended }: Shop, completed: number, failed = 0): Promise
   await until(async () => (await counts()) === wanted, `${wanted} jobs`, 40_000);
 }
 
+/** Waits until so many jobs have ended, completed or failed. */
+async function eachEnded({ ended }: Shop, jobs: number): Promise<void> {
+  const count = async () => {
+    const { completed, failed } = await ended();
+    return completed + failed;
+  };
+  await until(async () => (await count()) === jobs, `${jobs} jobs to end`, 40_000);
+}
+
 /** A handler that no two may be in at a time for one key. */
 function alone(pause = 5) {
   const inside = new Set<string>();
@@ -149,14 +158,7 @@ export const adapters: readonly Adapter[] = [
         goOn.open();
         await sleep(200);
         await weathered.takeAgain();
-        await until(
-          async () => {
-            const { completed, failed } = await other.ended();
-            return completed + failed === 2;
-          },
-          'both jobs to end',
-          40_000,
-        );
+        await eachEnded(other, 2);
         assert.equal(seen.overlaps, 0);
       },
       async hung(scene) {
@@ -167,14 +169,7 @@ export const adapters: readonly Adapter[] = [
         weathered.server.pause();
         await sleep(1_500);
         weathered.server.resume();
-        await until(
-          async () => {
-            const { completed, failed } = await shop.ended();
-            return completed + failed === 3;
-          },
-          'all jobs to end',
-          40_000,
-        );
+        await eachEnded(shop, 3);
         assert.equal(seen.overlaps, 0);
       },
       async twice(scene) {

@@ -117,7 +117,7 @@ async function begin(
       await confirm(lease, job, queue, { key, value, ttl });
     known.add(queue);
   } catch (error) {
-    // Who does not reach the server for a moment does not have to fail a job that is surely its own.
+    // A worker that cannot reach the server for a moment still runs a job that is surely its own.
     if (!(error instanceof LockConnectionError) || age >= ttl) {
       lease.end();
       throw error;
@@ -135,7 +135,7 @@ async function confirm(
 ): Promise<void> {
   const asked = performance.now();
   if (await lease.renew()) return;
-  // The lease has ended here before an answer came, which so says nothing about the server.
+  // The lease has ended here before an answer came, so its end says nothing about the server.
   const isUnanswered = performance.now() - asked >= ttl / 2;
   const client = await clientOf(queue);
   if ((await client?.get(key)) !== value) throw notActive(job);

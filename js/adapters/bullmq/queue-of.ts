@@ -1,4 +1,4 @@
-/** What BullMQ does not show of a job's queue. The property is protected, and its parts differ between the versions. */
+/** A job's queue. Its property is protected in BullMQ, and its parts differ between the versions. */
 
 import type { Job, MinimalQueue } from 'bullmq';
 

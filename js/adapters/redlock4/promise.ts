@@ -8,7 +8,7 @@ type ErrorClass = abstract new (...args: never[]) => unknown;
 /** The errors that a `catch` is for: those of a class, those that a function accepts, or those with these properties. */
 type Filter = ErrorClass | ((error: never) => unknown) | object;
 
-/** Of promises for `using` of Bluebird. */
+/** The disposers of promises that Bluebird's `using` takes. */
 const disposers = new WeakMap<object, object>();
 
 /**

@@ -1,14 +1,8 @@
 /** `holdfast migrate --write` on locks that one function takes and another one frees: in a module, and in classes. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { after, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
-import { ROOT, run } from '../../support/child.js';
-import { removeFolder } from '../../support/folders.js';
-import { RedisServer } from '../../support/server.js';
-import { folderOf, migrates, read, reportOf } from './support.js';
+import { test } from 'node:test';
+import { folderOf, migrates, read, reportOf, runBeside } from './support.js';
 
 const RELEASE =
   "const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`;\n";
@@ -210,33 +204,21 @@ test('another form stays, with the code to paste', async () => {
 });
 
 test('the written functions exclude the old ones, and free only their own lock', async () => {
-  const server = await RedisServer.start();
-  const folder = join(ROOT, 'build', 'migrate-apart');
-  removeFolder(folder);
-  after(() => removeFolder(folder));
-  mkdirSync(folder, { recursive: true });
-  for (const name of ['old.mjs', 'new.mjs']) writeFileSync(join(folder, name), MODULE);
-  try {
-    await migrates(folder, 'new.mjs', '--write');
-    assert.equal(read(folder, 'new.mjs'), NEW_MODULE);
-    const program = `
-      process.env.REDIS_URL = ${JSON.stringify(server.url)};
-      const old = await import(${JSON.stringify(pathToFileURL(join(folder, 'old.mjs')).href)});
-      const now = await import(${JSON.stringify(pathToFileURL(join(folder, 'new.mjs')).href)});
-      const is = (value) => value === null ? 'held' : typeof value;
-      for (const [a, b] of [[old, now], [now, old], [now, now]]) {
-        const token = await a.lock('x');
-        console.log(is(token), is(await b.lock('x')));
-        await b.unlock('x', 'of another');
-        await b.unlock('x', null);
-        console.log(is(await b.lock('x')));
-        await a.unlock('x', token);
-        await a.unlock('x', token);
-      }
-      process.exit(0);`;
-    const { stdout, stderr } = await run(program);
-    assert.equal(stdout, 'string held\nheld\n'.repeat(3), stderr);
-  } finally {
-    await server.stop();
-  }
+  const { written, stdout, stderr } = await runBeside(
+    MODULE,
+    `
+    const is = (value) => value === null ? 'held' : typeof value;
+    for (const [a, b] of [[old, now], [now, old], [now, now]]) {
+      const token = await a.lock('x');
+      console.log(is(token), is(await b.lock('x')));
+      await b.unlock('x', 'of another');
+      await b.unlock('x', null);
+      console.log(is(await b.lock('x')));
+      await a.unlock('x', token);
+      await a.unlock('x', token);
+    }
+    process.exit(0);`,
+  );
+  assert.equal(written, NEW_MODULE);
+  assert.equal(stdout, 'string held\nheld\n'.repeat(3), stderr);
 });

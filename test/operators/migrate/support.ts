@@ -5,8 +5,10 @@ import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after } from 'node:test';
-import { type Ended, ended, ROOT } from '../../support/child.js';
+import { pathToFileURL } from 'node:url';
+import { type Ended, ended, ROOT, run } from '../../support/child.js';
 import { removeFolder } from '../../support/folders.js';
+import { RedisServer } from '../../support/server.js';
 import { environment, MAIN } from '../cli/support.js';
 
 /** A block of a page of code: a file, and what the page says of it. */
@@ -92,4 +94,31 @@ export async function reportOf(folder: string, ...args: readonly string[]): Prom
 
 export function read(folder: string, name: string): string {
   return readFileSync(join(folder, name), 'utf8');
+}
+
+/**
+ * Runs a program in which `old` is a module, and `now` the same module as `--write` leaves it, on a server of their own. They
+ * are below the project's folder, where they find holdfast.
+ */
+export async function runBeside(
+  module: string,
+  program: string,
+): Promise<{ written: string; stdout: string; stderr: string }> {
+  const folder = mkdtempSync(join(ROOT, 'build', 'migrate-'));
+  folders.push(folder);
+  for (const name of ['old.mjs', 'new.mjs']) writeFileSync(join(folder, name), module);
+  const imported = (name: string) =>
+    `await import(${JSON.stringify(pathToFileURL(join(folder, name)).href)})`;
+  const server = await RedisServer.start();
+  try {
+    await migrates(folder, 'new.mjs', '--write');
+    const head = `
+      process.env.REDIS_URL = ${JSON.stringify(server.url)};
+      const old = ${imported('old.mjs')};
+      const now = ${imported('new.mjs')};`;
+    const { stdout, stderr } = await run(`${head}${program}`);
+    return { written: read(folder, 'new.mjs'), stdout, stderr };
+  } finally {
+    await server.stop();
+  }
 }

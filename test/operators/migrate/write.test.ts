@@ -1,14 +1,11 @@
 /** `holdfast migrate --write`: what changes, and what stays. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
-import { ROOT, run } from '../../support/child.js';
-import { removeFolder } from '../../support/folders.js';
-import { RedisServer } from '../../support/server.js';
-import { blocksOf, folderOf, migrates, type Report, read, reportOf } from './support.js';
+import { test } from 'node:test';
+import { ROOT } from '../../support/child.js';
+import { blocksOf, folderOf, migrates, type Report, read, reportOf, runBeside } from './support.js';
 
 const MANIFEST = `{
   "name": "shop",
@@ -227,30 +224,18 @@ test('the corpus is written once, and can be parsed', async () => {
 });
 
 test('the written lock excludes the old code, and is excluded by it', async () => {
-  const server = await RedisServer.start();
-  const folder = join(ROOT, 'build', 'migrate');
-  removeFolder(folder);
-  after(() => removeFolder(folder));
-  mkdirSync(folder, { recursive: true });
-  for (const name of ['old.mjs', 'new.mjs']) writeFileSync(join(folder, name), OLD);
-  try {
-    await migrates(folder, 'new.mjs', '--write');
-    assert.equal(read(folder, 'new.mjs'), NEW);
-    const program = `
-      process.env.REDIS_URL = ${JSON.stringify(server.url)};
-      const old = await import(${JSON.stringify(pathToFileURL(join(folder, 'old.mjs')).href)});
-      const now = await import(${JSON.stringify(pathToFileURL(join(folder, 'new.mjs')).href)});
-      const turns = [[old, now], [now, old]];
-      for (const [a, b] of turns) {
-        console.log(await a.withLock('lock:a', () => b.withLock('lock:a', () => 'both').catch((error) => error.message)));
-        console.log(await b.withLock('lock:a', () => 'free'));
-      }
-      process.exit(0);`;
-    const { stdout, stderr } = await run(program);
-    assert.equal(stdout, 'held\nfree\nheld\nfree\n', stderr);
-  } finally {
-    await server.stop();
-  }
+  const { written, stdout, stderr } = await runBeside(
+    OLD,
+    `
+    const turns = [[old, now], [now, old]];
+    for (const [a, b] of turns) {
+      console.log(await a.withLock('lock:a', () => b.withLock('lock:a', () => 'both').catch((error) => error.message)));
+      console.log(await b.withLock('lock:a', () => 'free'));
+    }
+    process.exit(0);`,
+  );
+  assert.equal(written, NEW);
+  assert.equal(stdout, 'held\nfree\nheld\nfree\n', stderr);
 });
 
 test('the code to paste fits the form of the lock', async () => {

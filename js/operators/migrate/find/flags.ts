@@ -1,4 +1,4 @@
-/** What follows key and value of SET. */
+/** The arguments of SET behind its key and value. */
 
 import { isCallback } from './callbacks.js';
 import type { Expiry, KeyCommand } from './key-command.js';
@@ -20,7 +20,7 @@ const WORDS: Readonly<Record<string, keyof typeof UNITS>> = {
   UnixMilliseconds: 'PXAT',
 };
 
-/** What follows key and value of SET: words in any order, or an object. */
+/** The arguments of SET behind its key and value: words in any order, or an object. */
 export function readFlags(
   source: Source,
   rest: readonly Node[],

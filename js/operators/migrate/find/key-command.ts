@@ -1,9 +1,9 @@
-/** What the finders of locks hand on: commands, and the locks that are made of them. */
+/** The finders of locks hand on commands, and the locks that are made of them. */
 
 import type { FoundScript, ScriptKind } from './scripts.js';
 import type { CallExpression, Node } from './source.js';
 
-/** What a command does to a key. */
+/** The effect of a command on a key. */
 export type Verb =
   | 'set'
   | 'setnx'
@@ -21,7 +21,7 @@ export interface KeyCommand {
   readonly verb: Verb;
   readonly call: CallExpression;
   readonly key: Node | undefined;
-  /** What it writes; the first argument of a script. */
+  /** The value that it writes; the first argument of a script. */
   readonly value?: Node | undefined;
   /** It writes only if there is no key. */
   readonly nx?: boolean;

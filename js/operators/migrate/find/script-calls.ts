@@ -67,7 +67,7 @@ function readExpiry(
   return found === undefined ? 'unknown' : { unit, amount: found };
 }
 
-/** What a script gets as `ARGV[place]`. */
+/** The argument that a script gets as `ARGV[place]`. */
 function argumentAt(
   source: Source,
   rest: readonly (Node | undefined)[],
@@ -112,7 +112,7 @@ function placeOf(source: Source, call: CallExpression): string {
   return [...names, source.classOf(call)?.id?.name ?? '', basename(source.path)].join(' ');
 }
 
-/** What a script that is not in this file does, by its name, and by the names around its use. */
+/** The effect of a script that is not in this file, guessed from its name and from the names around its use. */
 function kindByName(name: string, place: string): ScriptKind | undefined {
   const words = wordsOf(name);
   const has = (...any: string[]) => any.some((word) => words.includes(word));

@@ -1,4 +1,4 @@
-/** What replaces a lock, in a sentence, and the code to paste. */
+/** The advice for a lock: a sentence, and the code to paste. */
 
 import type { HandLock } from '../find/key-command.js';
 import type { FoundLock } from '../find/lock.js';
@@ -10,7 +10,7 @@ import { ttlOption } from '../rewrite/ttl.js';
 
 type Advice = Pick<FoundLock, 'advice' | 'code' | 'rewritten'>;
 
-/** What becomes of the import of a package. */
+/** The advice for the import of a package. */
 export function adviceOnPackage({ package: { name } }: PackageUse, move: Move | undefined): Advice {
   const { dropIn, obstacle } = move ?? {};
   if (dropIn !== undefined && obstacle === undefined)
@@ -19,7 +19,7 @@ export function adviceOnPackage({ package: { name } }: PackageUse, move: Move | 
   return { advice: `see docs/migration.md for ${name}${reason}`, rewritten: false };
 }
 
-/** What becomes of a lock by hand. */
+/** The advice for a lock by hand. */
 export function adviceByHand(source: Source, lock: HandLock, rewritten: boolean): Advice {
   if (rewritten) return { advice: 'tryAcquire of holdfast, on the same key', rewritten };
   return {

@@ -22,7 +22,7 @@ export interface Apart {
   readonly edits: readonly Edit[];
 }
 
-/** What makes a text that no other call makes. */
+/** Calls that make a text which no other call makes. */
 const UNIQUE =
   /\b(randomUUID|uuid|uuidv?[147]|v[147]|nanoid|ulid|cuid|createId)\(|\brandomBytes\([^)]*\)\.toString\(|Math\.random\(\)\.toString\(/;
 

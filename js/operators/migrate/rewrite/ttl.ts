@@ -58,7 +58,7 @@ function plain(source: Source, given: Node): Node {
     : node;
 }
 
-/** What is added to the clock: `Date.now() + 5_000` is 5 s away. */
+/** The time that is added to the clock: `Date.now() + 5_000` is 5 s away. */
 function lengthOf(source: Source, node: Node): Node | undefined {
   if (node.type !== 'BinaryExpression' || node.operator !== '+') return undefined;
   const isClock = (side: Node) =>

@@ -19,7 +19,7 @@ export interface Change {
   readonly text: string;
 }
 
-/** What has become of changes. */
+/** The outcome of changes. */
 export interface Written {
   readonly changed: readonly string[];
   readonly unchanged: readonly { readonly path: string; readonly reason: string }[];

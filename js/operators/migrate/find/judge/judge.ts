@@ -1,4 +1,4 @@
-/** What is wrong with a lock that code takes by hand. A rule that is not sure is silent. */
+/** The faults of a lock that code takes by hand. A rule that is not sure is silent. */
 
 import type { Commands, HandLock } from '../key-command.js';
 import type { Fault } from '../lock.js';
