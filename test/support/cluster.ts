@@ -139,8 +139,12 @@ export class Cluster {
     return views.filter(({ view }) => view.ranges.length > 0).map(({ node }) => node);
   }
 
-  /** Begins to move a slot: from now on both nodes answer for it, each for the keys that it has. */
+  /**
+   * Begins to move a slot: from now on both nodes answer for it, each for the keys that it has. The nodes first agree
+   * on the move before: a node that has not heard of its epoch would claim the slot again, and nobody serves it then.
+   */
   async startMove(slot: number, to: RedisServer): Promise<SlotMove> {
+    await this.#agree();
     const from = await this.primaryOf(slot);
     const ids = await Promise.all([from, to].map(async (node) => (await viewOfItself(node)).id));
     const [fromId = '', toId = ''] = ids;
@@ -218,7 +222,7 @@ export class Cluster {
     await this.inSync();
   }
 
-  /** Waits until all nodes that run see the same node behind every slot, and all is served. */
+  /** Waits until all nodes that run see the same node behind every slot, by the same claim, and all is served. */
   async #agree(): Promise<void> {
     await until(async () => {
       const running = this.nodes.filter((node) => node.running);
@@ -226,7 +230,9 @@ export class Cluster {
         running.map(async (node) => {
           const slots = (await node.admin.cluster('SLOTS')) as unknown[][];
           // First slot, last slot, primary, replicas.
-          return slots.map((range) => JSON.stringify(range.flat().sort())).sort();
+          const served = slots.map((range) => JSON.stringify(range.flat().sort()));
+          const claims = (await knownTo(node)).map(({ id, epoch }) => `${id} ${epoch}`);
+          return [...served, ...claims].sort();
         }),
       );
       const states = await Promise.all(running.map((node) => node.admin.cluster('INFO')));
