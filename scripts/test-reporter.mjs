@@ -22,6 +22,8 @@ export default async function* report(source) {
   const counted = [];
   /** How long the tests of each file took, in ms. */
   const times = new Map();
+  /** The files that failed. A test names the file that registers it, which may be a helper. */
+  const failed = [];
   const total = Number(process.env.HOLDFAST_TEST_FILES);
   async function* watched() {
     for await (const event of source) {
@@ -34,6 +36,9 @@ export default async function* report(source) {
         }
         times.set(file, (times.get(file) ?? 0) + details.duration_ms);
       }
+      // Each file is a test of the runner, with the path as its name.
+      if (event.type === 'test:complete' && name.startsWith(root) && !event.data.details.passed)
+        failed.push(name);
       if (event.type === 'test:diagnostic' && COUNTED.test(message)) counted.push(message);
       if (event.type === 'test:pass' && skip !== NOT_ASKED_FOR) skipped.push(`  ${name}: ${skip}`);
       yield event;
@@ -50,5 +55,7 @@ export default async function* report(source) {
   }
   if (process.env.HOLDFAST_TEST_TIMES)
     writeFileSync(process.env.HOLDFAST_TEST_TIMES, JSON.stringify([...times]));
+  if (process.env.HOLDFAST_TEST_FAILED)
+    writeFileSync(process.env.HOLDFAST_TEST_FAILED, JSON.stringify(failed));
   if (skipped.length > 0) yield `skipped:\n${skipped.join('\n')}\n`;
 }

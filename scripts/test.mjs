@@ -7,13 +7,16 @@
 //   node scripts/test.mjs --full       all but those of other platforms
 //   node scripts/test.mjs WORD...      the files whose path contains one of the words
 //
+// With TRY_FAILED_AGAIN=1 the files of failed tests run once more, alone, when they are few, and those that pass then are named:
+// each has a fault of its own, in the test or in what it tests, but is no reason to refuse a change that has nothing to do with it.
+//
 // The first three leave out the files that need a program which this machine lacks, and name them at the end with the command
 // that installs it. In the others a missing program fails the tests that need it. Other flags are those of the runner.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 
 /** What takes minutes, or fetches much. */
 const LONG = [
@@ -53,6 +56,9 @@ const QUICK = ['behaviour/conformance/conformance', 'behaviour/conformance/embed
 /** They need addons that are built apart, and root: `npm run test:platforms`. */
 const OTHER_PLATFORMS = 'platforms';
 
+/** The most files that run once more. */
+const FEW = 4;
+
 const MODES = ['--quick', '--thorough', '--left-out', '--full'];
 
 const build = join(import.meta.dirname, '..', 'build');
@@ -85,8 +91,6 @@ const chosen = wanted.filter((file) => !leftOut.has(file));
 
 const args = [
   '--test',
-  // Most tests wait for a server or a lease most of the time.
-  `--test-concurrency=${2 * availableParallelism()}`,
   '--enable-source-maps',
   '--expose-gc',
   // The quorums of the tests keep no data over a restart, on purpose.
@@ -96,15 +100,44 @@ const args = [
   // A test that hangs fails; no file takes a third of this, but what is emulated takes long.
   `--test-timeout=${chosen.some((file) => file.startsWith(OTHER_PLATFORMS)) ? 1_800_000 : 300_000}`,
   ...flags,
-  ...chosen.map((file) => join(root, file)),
 ];
-const env = { ...process.env, HOLDFAST_TEST_FILES: String(chosen.length) };
-// Without files the runner would look for some.
-const status =
-  chosen.length > 0 ? spawnSync(process.execPath, args, { stdio: 'inherit', env }).status : 1;
+// Most tests wait for a server or a lease most of the time.
+const failed = run(
+  chosen.map((file) => join(root, file)),
+  2 * availableParallelism(),
+);
+const tryAgain = process.env.TRY_FAILED_AGAIN === '1' && chosen.length > 0 && failed.length <= FEW;
+const failedTwice = tryAgain && failed.length > 0 ? failedAgain(failed) : failed;
 if (leavesOut) rememberLeftOut();
 tellLeftOut();
-process.exit(status ?? 1);
+process.exit(failedTwice.length === 0 ? 0 : 1);
+
+/** Runs files; returns those with a failed test, or all where the runner did not say which. */
+function run(files, concurrency) {
+  // Without files the runner would look for some.
+  if (files.length === 0) return ['no file'];
+  const told = join(build, 'failed.json');
+  rmSync(told, { force: true });
+  const env = {
+    ...process.env,
+    HOLDFAST_TEST_FILES: String(files.length),
+    HOLDFAST_TEST_FAILED: told,
+  };
+  const all = [...args, `--test-concurrency=${concurrency}`, ...files];
+  const { status } = spawnSync(process.execPath, all, { stdio: 'inherit', env });
+  if (status === 0) return [];
+  const names = existsSync(told) ? JSON.parse(readFileSync(told, 'utf8')) : [];
+  return names.length > 0 ? names : files;
+}
+
+function failedAgain(files) {
+  const named = (some) => some.map((file) => `\n  ${relative(root, file)}`).join('');
+  console.log(`once more, alone:${named(files)}`);
+  const still = run(files, 1);
+  const passed = files.filter((file) => !still.includes(file));
+  if (passed.length > 0) console.log(`passed at the second try only:${named(passed)}`);
+  return still;
+}
 
 /** What this run is asked for. */
 function wantedFiles() {
