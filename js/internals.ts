@@ -40,3 +40,5 @@ export { listLocks, longestWait, nameOf, viewOf } from './operators/views/lock-v
 export { Observer } from './operators/views/observer.js';
 /** @internal */
 export { survey } from './operators/views/survey.js';
+/** @internal */
+export { listVotes } from './operators/views/votes.js';
