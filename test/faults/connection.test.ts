@@ -8,6 +8,7 @@ import type { LockServerError } from 'holdfast';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { freePort, RedisServer } from '../support/server.js';
+import { reset } from '../support/sockets.js';
 import { until } from '../support/wait.js';
 
 let server: RedisServer;
@@ -88,10 +89,10 @@ test('connect: a server that has too many clients says so, and a manager comes b
 test('connect: what a server says before it hangs up is the error', async () => {
   // As Redis says it to a client from another machine, and closes the connection without reading.
   const words = '-DENIED Redis is running in protected mode because protected mode is enabled\r\n';
-  for (const reset of [false, true]) {
+  for (const isReset of [false, true]) {
     const closed = createServer((socket) => {
       socket.on('error', () => {});
-      if (reset) socket.write(words, () => socket.once('data', () => socket.resetAndDestroy()));
+      if (isReset) socket.write(words, () => socket.once('data', () => reset(socket)));
       else socket.resume().end(words);
     });
     await new Promise<void>((resolve) => closed.listen(0, '127.0.0.1', resolve));

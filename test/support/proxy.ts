@@ -8,6 +8,7 @@ import {
   type Server,
   type Socket,
 } from 'node:net';
+import { reset } from './sockets.js';
 
 /** A connection and its other half. */
 interface Pair {
@@ -236,13 +237,4 @@ export class FaultProxy {
       });
     }
   }
-}
-
-/**
- * Resets a connection. Node (20.20 at least) never ends a process in which a socket was reset that was
- * shutting down already: its clean-up waits for a handle that nobody closes.
- */
-function reset(socket: Socket): void {
-  if (socket.writableEnded) socket.destroy();
-  else socket.resetAndDestroy();
 }

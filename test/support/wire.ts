@@ -10,6 +10,7 @@ import {
   type Server,
   type Socket,
 } from 'node:net';
+import { reset } from './sockets.js';
 import { until } from './wait.js';
 import type { Protocol, RequestFrame } from './wire-protocols.js';
 
@@ -113,7 +114,7 @@ export class Wire {
   #accept(client: Socket): void {
     client.on('error', () => {});
     if (this.#away) {
-      client.resetAndDestroy();
+      reset(client);
       return;
     }
     const server = dial(this.upstream, '127.0.0.1');
@@ -178,8 +179,8 @@ export class Wire {
   #part(line: Line, { connection, away }: Fate): void {
     if (away === true && !this.#restored) {
       this.#away = true;
-      for (const each of this.#lines) each.client.resetAndDestroy();
-    } else if (connection === 'reset') line.client.resetAndDestroy();
+      for (const each of this.#lines) reset(each.client);
+    } else if (connection === 'reset') reset(line.client);
     else if (connection === 'close') line.client.end();
   }
 }
