@@ -45,6 +45,12 @@ const RULES = [
     instead: 'test/support/tools.ts has the program: needs(…)',
   },
   {
+    files: /^(js|test)\//,
+    except: /^test\/support\/sockets\.ts$/,
+    banned: /\bresetAndDestroy\b/,
+    instead: 'a process in which it fails never ends: test/support/sockets.ts has reset(…)',
+  },
+  {
     files: /\.(rs|ts|mts|mjs|lua)$/,
     except: /^scripts\/house-rules/,
     banned: /\b(FIXME|XXX|TODO)\b/,
