@@ -31,7 +31,6 @@ const LONG = [
   'faults/torture/campaign',
   'faults/torture/histories',
   'adapters/redis-semaphore/suite', // each lease runs out once
-  'steps/locks', // thirteen lists; its process does not end by itself now and then, and why is not known
   'operators/page/pictures', // each view in each width and theme
   'package/', // runtimes, package managers, bundlers, frameworks
 ];

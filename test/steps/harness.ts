@@ -43,9 +43,6 @@ const PROCESSES_AT_ONCE = 3;
 /** Each case has a database of its own, with its own fence counter. */
 const DATABASES = 4_000;
 
-/** How long the process may go on after its tests, in ms. */
-const END_MS = 10_000;
-
 let redis: RedisServer;
 let folder: string;
 const servers: Record<string, string> = {};
@@ -71,7 +68,6 @@ export function breakEveryStep(
     await Promise.all(started.map((server) => server.stop()));
     await redis?.stop();
     removeFolder(folder);
-    endSoon();
   });
   for (const feature of featuresOf(list)) {
     test(feature.name, async (t) => {
@@ -86,14 +82,6 @@ export function breakEveryStep(
       );
     });
   }
-}
-
-/** Ends this process if something keeps it, once in some dozens of runs, and tells what: its tests are over. */
-function endSoon(): void {
-  setTimeout(() => {
-    console.error(`still open after all lists: ${process.getActiveResourcesInfo().join(', ')}`);
-    process.exit();
-  }, END_MS).unref();
 }
 
 interface Case {
