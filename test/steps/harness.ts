@@ -106,7 +106,7 @@ async function breakAll(list: string, feature: Feature) {
   const [apart, here] = [true, false].map((isApart) =>
     all.filter(({ fault }) => (fault.process !== undefined) === isApart),
   ) as [Case[], Case[]];
-  const seen = await Promise.all([
+  const seen = await allEnded([
     inTurns(here, feature.ownProcess === true ? 2 * PROCESSES_AT_ONCE : AT_ONCE, tryCase),
     inTurns(apart, PROCESSES_AT_ONCE, tryCase),
   ]);
@@ -149,10 +149,14 @@ async function inTurns<T>(
       results[next[0]] = await run(next[1]);
     }
   };
-  const ends = await Promise.allSettled(Array.from({ length: atOnce }, worker));
-  const failed = ends.find((each) => each.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
+  await allEnded(Array.from({ length: atOnce }, worker));
   return results;
+}
+
+/** Waits for all of them, also if one fails: after its test nothing must go on, without a server. */
+async function allEnded<T>(running: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(running);
+  return Promise.all(running);
 }
 
 /** Tries a case. On a machine that is short of CPU a connection may break by itself, ahead of the fault. */
@@ -168,13 +172,21 @@ async function tryCase(it: Case): Promise<Tried> {
 }
 
 async function tryOnce(it: Case) {
-  const { feature, fault, step } = it;
+  const { feature, fault } = it;
   const ttl = isShort(feature, fault) ? SHORT_MS : LONG_MS;
   const through = new URL(servers[feature.through ?? 'redis'] ?? '');
-  const isRedis = through.protocol === 'redis:';
   const place = placeOf({ url: through.href, ttl });
-  const protocol = isRedis ? resp(place.name, WARM_UP) : POSTGRES;
+  const protocol = through.protocol === 'redis:' ? resp(place.name, WARM_UP) : POSTGRES;
   const wire = await Wire.start(Number(through.port), protocol);
+  try {
+    return await tryBehind(wire, it, place);
+  } finally {
+    await wire.stop();
+  }
+}
+
+async function tryBehind(wire: Wire, it: Case, place: Place) {
+  const { feature, fault, step } = it;
   const before = new URL(place.url);
   before.port = `${wire.port}`;
   const prepared = await feature.prepare?.(sceneOf(place));
@@ -202,9 +214,7 @@ async function tryOnce(it: Case) {
       cause: error,
     });
   } finally {
-    await caller.end();
-    await prepared?.close?.();
-    await wire.stop();
+    await caller.end().finally(() => prepared?.close?.());
   }
 }
 
@@ -235,11 +245,14 @@ async function storeOf({ servers }: Place): Promise<Record<string, string>> {
   const db = Number(new URL(servers['redis'] ?? '').pathname.slice(1));
   const client = redis.client({ db });
   const store: Record<string, string> = {};
-  for (const key of await client.keys('*')) {
-    const type = await client.type(key);
-    if (type !== 'none') store[key] = type === 'string' ? `${await client.get(key)}` : type;
+  try {
+    for (const key of await client.keys('*')) {
+      const type = await client.type(key);
+      if (type !== 'none') store[key] = type === 'string' ? `${await client.get(key)}` : type;
+    }
+  } finally {
+    client.disconnect();
   }
-  client.disconnect();
   delete store['holdfast:fence'];
   return store;
 }

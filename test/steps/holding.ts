@@ -69,12 +69,15 @@ export async function use(scene: Scene, belief: Belief): Promise<void> {
 /** Writes `deceived` down if somebody believes what is not so. */
 export async function check(scene: Scene, { key, token, held }: Belief): Promise<void> {
   const reader = new Redis(scene.servers['redis'] ?? '');
-  const before = held();
-  const value = await reader.get(key);
-  if (before && held() && value !== token && value !== `${token}+`) {
-    scene.note(`deceived ${token}, the lock has ${value}`);
+  try {
+    const before = held();
+    const value = await reader.get(key);
+    if (before && held() && value !== token && value !== `${token}+`) {
+      scene.note(`deceived ${token}, the lock has ${value}`);
+    }
+  } finally {
+    reader.disconnect();
   }
-  reader.disconnect();
 }
 
 /** Keys that stay for half a minute after the last waiter. */
