@@ -342,6 +342,7 @@ const releasedByOwner: Feature<LockManager> = {
 async function request(locks: LockManager, scene: Scene, terms: AcquireOptions): Promise<void> {
   const { name, ttl } = scene;
   await locks.request(name, { ttl, wait: 1_000, ...terms }, async (lock) => {
+    if (!lock.held) return;
     scene.note(`fence ${lock.fence}`);
     scene.note(`has ${scene.who}`);
     await new Promise((resolve) => setImmediate(resolve));
