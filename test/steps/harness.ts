@@ -43,6 +43,9 @@ const PROCESSES_AT_ONCE = 3;
 /** Each case has a database of its own, with its own fence counter. */
 const DATABASES = 4_000;
 
+/** How long the process may go on after its tests, in ms. */
+const END_MS = 10_000;
+
 let redis: RedisServer;
 let folder: string;
 const servers: Record<string, string> = {};
@@ -68,6 +71,7 @@ export function breakEveryStep(
     await Promise.all(started.map((server) => server.stop()));
     await redis?.stop();
     removeFolder(folder);
+    endSoon();
   });
   for (const feature of featuresOf(list)) {
     test(feature.name, async (t) => {
@@ -82,6 +86,14 @@ export function breakEveryStep(
       );
     });
   }
+}
+
+/** Ends this process, and tells what keeps it: a case that was broken off, and then tried again, may leave a client. */
+function endSoon(): void {
+  setTimeout(() => {
+    console.error(`still open after all lists: ${process.getActiveResourcesInfo().join(', ')}`);
+    process.exit();
+  }, END_MS).unref();
 }
 
 interface Case {
