@@ -8,7 +8,7 @@ import { asSarif } from '../migrate/report/sarif.js';
 import { asText, type Tint } from '../migrate/report/text.js';
 import { LEVELS, type Level } from '../migrate/rules.js';
 import { CliError, EXIT_CODES, Exit, UsageError } from './exit.js';
-import { type Paint, paint, print, printJson } from './terminal.js';
+import { helpText, type Paint, paint, print, printJson } from './terminal.js';
 import { version } from './version.js';
 
 interface MigrateOptions {
@@ -56,7 +56,7 @@ export function addMigrate(program: Command, end: (code: number) => void): void 
     )
     .addOption(new Option('--sarif', 'write SARIF, for code scanning').conflicts('json'))
     .option('--json', 'write JSON, also for errors')
-    .addHelpText('after', HELP)
+    .addHelpText('after', helpText(HELP))
     .action(async (paths: string[], options: MigrateOptions) => {
       end(await run(paths, options));
     });

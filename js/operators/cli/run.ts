@@ -60,8 +60,9 @@ Examples:
   holdfast run report --wait 30s -- node report.js
   holdfast run leader --wait forever -- ./lead.sh
   holdfast run api --mode shared --limit 4 -- ./import.sh
-  holdfast run nightly --once 1d -E 0 -- ./nightly.sh               # in the crontab of every machine
-  holdfast run invoices --once 2026-01 --keep 60d --retry --wait 1h -- ./invoices.sh
+  # in the crontab of every machine:
+  holdfast run nightly --once 1d -E 0 -- ./nightly.sh
+  holdfast run invoices --once 2026-01 --keep 60d --retry -- ./invoices.sh
 `;
 
 /** Adds the command. */

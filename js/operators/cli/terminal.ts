@@ -135,14 +135,24 @@ export function wrapped(text: string, indent = 0, most = width()): string {
   return lines.join('\n');
 }
 
-/** A text of the help: its paragraphs are joined, and broken anew; an indented line is one of a list, or an example. */
+/** A text of the help: its paragraphs and the items of its lists are joined, and broken anew; an example is a line. */
 export function helpText(text: string): () => string {
   return () => {
-    const lines = text.replaceAll(/(?<=\n[^\s\n][^\n]*[^:\n])\n(?=[^\s\n])/g, ' ').split('\n');
-    return lines
-      .map((line) => wrapped(line, /^ +\S+(?: \S+)* {2,}/.exec(line)?.[0].length ?? 0))
+    // As wide as what Commander prints above it, also through a pipe.
+    const room = process.stdout.columns || 80;
+    const paragraphs = text.replaceAll(/(?<=\n[^\s\n][^\n]*[^:\n])\n(?=[^\s\n])/g, ' ');
+    const items = paragraphs.replaceAll(/(?<=\n +\S[^\n]* {2,}\S[^\n]*)\n {5,}(?=\S)/g, ' ');
+    return items
+      .split('\n')
+      .map((line) => wrapped(line, indentOf(line, room), room))
       .join('\n');
   };
+}
+
+/** Where the lines of an item go on: under its meaning, if that leaves them half of the room. */
+function indentOf(line: string, room: number): number {
+  const [start = '', term = ''] = /^( *)(?:\S+(?: \S+)* {2,})?/.exec(line) ?? [];
+  return start.length <= room / 2 ? start.length : term.length + 2;
 }
 
 function length(text = ''): number {

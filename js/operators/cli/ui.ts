@@ -49,7 +49,8 @@ ${EXIT_CODES}
 Examples:
   holdfast ui
   holdfast ui --port 7420 --allow-release
-  holdfast ui --host 0.0.0.0 --port 7420 --allow-host locks.example.com    # behind a proxy with TLS
+  # behind a proxy with TLS:
+  holdfast ui --host 0.0.0.0 --port 7420 --allow-host locks.example.com
 `;
 
 /** Adds the command. */

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { serverOfFile } from '../../support/server-of-file.js';
-import { environment } from './support.js';
+import { environment, holdfast } from './support.js';
 import { Terminal } from './terminal.js';
 
 const POD = 'checkout-worker-6d5f8c9b7d-x2x7k.checkout.svc.cluster.local';
@@ -79,4 +79,21 @@ test('show of a semaphore tells the permits of holders and waiters', async () =>
   await terminal.shows(
     /^HOLDER +PERMITS .*\na +2 .*\n\nPOSITION +WAITED +MODE +PERMITS .*\n1 +\S+ +shared +3 +b /m,
   );
+});
+
+test('the help of every command has lines of 80 columns, through a pipe too', async () => {
+  const { stdout: help } = await holdfast(environment(), '--help');
+  const commands = [...help.matchAll(/^ {2}((?!help)[a-z-]+) (?:\[|<).* {2}/gm)].map(
+    ([, name = '']) => name,
+  );
+  assert.ok(commands.includes('migrate') && commands.includes('ui'), commands.join());
+  for (const command of commands) {
+    const { stdout } = await holdfast(environment(), 'help', command);
+    assert.match(stdout, /^Exit codes:\n/m);
+    // The lines of a list go on under its words, and no word stands alone far to the right.
+    const bad = stdout
+      .split('\n')
+      .filter((line) => line.length > 80 || /^ {41,}\S{1,8}$/.test(line));
+    assert.deepEqual(bad, [], command);
+  }
 });
