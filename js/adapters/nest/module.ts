@@ -117,7 +117,8 @@ export class HoldfastModule {
    */
   static forRoot(options: HoldfastModuleOptions = {}): DynamicModule {
     const { name, ...rest } = options;
-    return HoldfastModule.forRootAsync({ name, useFactory: () => rest });
+    const given = typeof options === 'object' ? rest : options;
+    return HoldfastModule.forRootAsync({ name, useFactory: () => given });
   }
 
   /**
@@ -142,8 +143,9 @@ export class HoldfastModule {
       provide,
       inject,
       useFactory: async (...args) => {
-        const { target, ...rest } = await useFactory(...args);
-        refuseParts(rest);
+        const given = await useFactory(...args);
+        refuseParts(given);
+        const { target, ...rest } = given;
         return connect(target, rest);
       },
     };
@@ -182,8 +184,12 @@ export class HoldfastModule {
   }
 }
 
-/** The parts of a target belong into one option, beside those of `connect`. */
-function refuseParts(options: object): void {
+/** A target, or its parts, belong into one option, beside those of `connect`. */
+function refuseParts(options: unknown): void {
+  if (typeof options !== 'object' || options === null) {
+    const instead = "{ target: 'redis://host:6379' }";
+    throw argumentError('ERR_INVALID_ARG_TYPE', `HoldfastModule takes an object, as in ${instead}`);
+  }
   const part = ['url', 'host', 'port', 'path', 'sentinels', 'cluster', 'quorum'].find(
     (key) => key in options,
   );

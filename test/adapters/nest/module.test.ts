@@ -231,6 +231,9 @@ describe('the health of a manager', () => {
 });
 
 test('a server that is not in the option target is told to be', async () => {
+  const bare = HoldfastModule.forRoot('redis://:s3cret@a' as never);
+  const message = "HoldfastModule takes an object, as in { target: 'redis://host:6379' }";
+  await assert.rejects(start(bare), { code: 'ERR_INVALID_ARG_TYPE', message });
   for (const options of [{ url: 'redis://a' }, { host: 'a', port: 6_379 }, { cluster: [] }]) {
     const module = HoldfastModule.forRoot(options as never);
     await assert.rejects(start(module), /the servers are its option target, as in \{ target:/);
