@@ -160,12 +160,15 @@ export class Cluster {
     await move.finish();
   }
 
-  /** Has a primary move a slot with all its keys at once, as Valkey does since 9.0, and waits until that is done. */
+  /** Has a slot move with all its keys at once, as Valkey does since 9.0 and Redis since 8.4, and waits until that is done. */
   async moveSlotAtOnce(slot: number, to: RedisServer): Promise<void> {
-    const from = await this.primaryOf(slot);
-    const { id } = await viewOfItself(to);
-    const range = ['SLOTSRANGE', slot, slot, 'NODE', id];
-    await from.admin.call('CLUSTER', 'MIGRATESLOTS', ...range);
+    if (/^valkey_version:/m.test(await to.admin.info('server'))) {
+      const { id } = await viewOfItself(to);
+      const range = ['SLOTSRANGE', slot, slot, 'NODE', id];
+      await (await this.primaryOf(slot)).admin.call('CLUSTER', 'MIGRATESLOTS', ...range);
+    } else {
+      await to.admin.call('CLUSTER', 'MIGRATION', 'IMPORT', slot, slot);
+    }
     await until(async () => (await this.#claimant(slot)) === to, `slot ${slot} to move`);
     await this.#agree();
   }
