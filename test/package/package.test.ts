@@ -135,7 +135,7 @@ test('its command line is installed, runs, and finds its parser', async () => {
   }
 });
 
-test('the package of a platform has its addon alone, of at most 4 MB', async () => {
+test('the package of a platform has its addon alone, of at most 4.1 MB', async () => {
   const files = await list(packed.addon);
   const texts = ['LICENSE', 'README.md', 'THIRD-PARTY.txt', 'package.json'];
   const others = texts.map((file) => `package/${file}`);
@@ -143,12 +143,12 @@ test('the package of a platform has its addon alone, of at most 4 MB', async () 
   assert.match(addon, /^package\/holdfast\.[\w-]+\.node$/);
   assert.deepEqual(rest, []);
   const installed = join(folder, 'node_modules', packed.addonName, addon.slice('package/'.length));
-  assert.ok(statSync(installed).size <= 4_000_000);
+  assert.ok(statSync(installed).size <= 4_100_000);
 });
 
 test('the licences of what is linked into the addon come along', async () => {
   const texts = await succeeds('tar', ['-xzOf', packed.addon, 'package/THIRD-PARTY.txt']);
-  for (const name of ['redis', 'ring', 'mlua-sys', 'tokio']) {
+  for (const name of ['redis', 'ring', 'ml-kem', 'mlua-sys', 'tokio']) {
     assert.match(texts, new RegExp(`^${name} \\d[\\d.]* \\(.+\\)$`, 'm'));
   }
   assert.match(texts, /Permission is hereby granted, free of charge/);

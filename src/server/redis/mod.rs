@@ -15,6 +15,7 @@ pub(crate) mod fuzz;
 #[path = "../../fuzzing/frames.rs"]
 pub(crate) mod fuzz_frames;
 mod handshake;
+mod hybrid;
 mod link;
 mod login_renewal;
 mod messages;

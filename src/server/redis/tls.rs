@@ -1,5 +1,6 @@
 //! TLS: trust, client certificates, and error texts for people.
 
+use super::hybrid::provider;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -59,9 +60,10 @@ impl Tls {
     /// - If the system has no roots and none are given.
     pub fn new(options: TlsOptions) -> Result<Self, BadOption> {
         let TlsOptions { ca, cert, key, server_name, verify } = options;
-        // The only provider that is compiled in.
-        let builder = ClientConfig::builder();
-        let provider = Arc::clone(builder.crypto_provider());
+        let provider = Arc::new(provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad("tls", format!("cannot be used: {error}")))?;
         let trust = if verify { Trust::given(ca.as_deref(), &provider)? } else { Trust::Anyone };
         let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
@@ -340,7 +342,7 @@ fn refused(alert: AlertDescription) -> String {
         // TLS 1.2's alert for the TLS 1.3 alert above.
         AlertDescription::HandshakeFailure => {
             "the server refused the TLS handshake: it may want a \
-             client certificate (options.tls.cert and options.tls.key) or another cipher suite"
+             client certificate (options.tls.cert and options.tls.key), or another cipher suite or group"
                 .to_owned()
         }
         AlertDescription::AccessDenied
