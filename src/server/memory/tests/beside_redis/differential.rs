@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use redis::Value;
 use std::cell::RefCell;
+use std::fs;
 
 /// Both, with the same data. The store's clock starts at the server's time.
 struct Pair {
@@ -294,7 +295,9 @@ fn random_commands_have_the_same_replies_and_leave_the_same_data() {
 #[test]
 fn scripts_have_the_same_results() {
     let mut pair = Pair::new();
-    for source in include_str!("scripts.lua").split("\n---\n") {
+    let scripts =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/memory/tests/beside_redis/scripts.lua");
+    for source in fs::read_to_string(scripts).unwrap().split("\n---\n") {
         pair.flush();
         pair.command(&[b"HSET", b"h", b"f", b"v"]);
         let (ours, theirs) = pair.eval(source, &[b"k", b"h"], &[b"one", b"2"]);
