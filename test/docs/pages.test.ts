@@ -41,6 +41,8 @@ for (const page of pages().filter((each) => each.startsWith('docs/'))) {
   if (example === undefined || !/(?<!\.)\blocks\b/.test(example.code)) continue;
   test(`the first example of ${page} makes or takes the manager that it uses`, () => {
     assert.match(example.code, /const locks = await connect\(|\(locks\b|\blocks: LockManager\b/);
+    if (/\bconnect\(/.test(example.code))
+      assert.match(example.code, /import \{[^}]*\bconnect\b[^}]*\} from 'holdfast'/);
   });
 }
 
