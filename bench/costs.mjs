@@ -2,7 +2,7 @@
 // request, the same from the start of the process on, as a function in a cloud pays it (cold start), resident memory, and
 // threads. Then that of a held lock and of a waiter. Prints the table and the lines of docs/costs.md.
 //
-//   node bench/costs.mjs             every client, in processes of their own, five times each; the medians
+//   node bench/costs.mjs             every client, in processes of their own, fifteen times each, in turns; the medians
 //   node bench/costs.mjs CLIENT URL  one process
 //
 // Linux, since it counts threads in /proc. GLIDE is measured if `npm install --prefix bench` has been run.
@@ -16,7 +16,7 @@ import { measureMemory } from '../scripts/instructions/measure.mjs';
 import { startServer } from './server.mjs';
 
 const require = createRequire(import.meta.url);
-const ROUNDS = 5;
+const ROUNDS = 15;
 const SETTLE_MS = 300;
 const GLIDE = '@valkey/valkey-glide';
 
@@ -83,18 +83,13 @@ async function measure(name, url) {
   process.stdout.write(JSON.stringify(found), () => process.exit());
 }
 
-/** The medians of a client's processes. */
-function mediansOf(name, url) {
+/** A process of a client, measured. */
+function processOf(name, url) {
   const file = fileURLToPath(import.meta.url);
-  const rounds = Array.from({ length: ROUNDS }, () => {
-    const began = performance.timeOrigin + performance.now();
-    const said = execFileSync(process.execPath, ['--expose-gc', file, name, url]);
-    const { coldStart, ...found } = JSON.parse(said);
-    return { ...found, coldStart: coldStart - began };
-  });
-  const median = (key) =>
-    rounds.map((each) => each[key]).sort((a, b) => a - b)[Math.floor(ROUNDS / 2)];
-  return Object.fromEntries(Object.keys(rounds[0]).map((key) => [key, median(key)]));
+  const began = performance.timeOrigin + performance.now();
+  const said = execFileSync(process.execPath, ['--expose-gc', file, name, url]);
+  const { coldStart, ...found } = JSON.parse(said);
+  return { ...found, coldStart: coldStart - began };
 }
 
 function isInstalled(name) {
@@ -108,16 +103,23 @@ function isInstalled(name) {
 async function compare() {
   const server = await startServer();
   try {
-    const alone = mediansOf('nothing', server.url);
+    const names = Object.keys(CLIENTS).filter(isInstalled);
+    // In turns, so that what else the machine does hits all alike.
+    const rounds = Array.from({ length: ROUNDS }, () =>
+      Object.fromEntries(names.map((name) => [name, processOf(name, server.url)])),
+    );
+    const median = (name, key) => {
+      const found = rounds.map((round) => round[name][key]).sort((a, b) => a - b);
+      return found[Math.floor(ROUNDS / 2)];
+    };
     console.log(
       '| | load, ms | connect and one request, ms | cold start, ms | memory, MB | threads |',
     );
     console.log('|---|---|---|---|---|---|');
-    for (const name of Object.keys(CLIENTS)) {
-      if (name === 'nothing' || !isInstalled(name)) continue;
-      const { load, connect, coldStart, memory, threads } = mediansOf(name, server.url);
-      const cells = [load, connect, coldStart - alone.coldStart, memory - alone.memory];
-      const shown = [...cells, threads - alone.threads].map((cell) => Math.round(cell));
+    for (const name of names.filter((each) => each !== 'nothing')) {
+      const more = (key) => median(name, key) - median('nothing', key);
+      const cells = [median(name, 'load'), median(name, 'connect'), more('coldStart')];
+      const shown = [...cells, more('memory'), more('threads')].map((cell) => Math.round(cell));
       console.log(`| ${[name, ...shown].join(' | ')} |`);
     }
   } finally {
