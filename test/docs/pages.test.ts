@@ -46,6 +46,15 @@ for (const page of pages().filter((each) => each.startsWith('docs/'))) {
   });
 }
 
+test('the README links to every page, but for those in Chinese, which its translation names', () => {
+  for (const readme of ['README.md', 'README.zh-CN.md']) {
+    const linked = new Set(targetsOf(readme).map((target) => target.split('#')[0]));
+    const ours = pages().filter((page) => page.includes('zh-CN') === readme.includes('zh-CN'));
+    const missing = ours.filter((page) => page !== readme && !linked.has(page));
+    assert.deepEqual(missing, [], readme);
+  }
+});
+
 /** What else has links: pages whose code is shown, not taught. */
 const others = ['CONTRIBUTING.md'].concat(
   readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
