@@ -51,6 +51,29 @@ async function look(block: Block): Promise<void> {
   await (await waiting).release();
 }
 
+/** The commands that the server has run for others than the test. */
+async function commandsRun(): Promise<number> {
+  const calls = Array.from(
+    (await server.admin.info('commandstats')).matchAll(/^cmdstat_(?!info)\S+:calls=(\d+)/gm),
+    ([, count]) => Number(count),
+  );
+  return calls.reduce((sum, each) => sum + each, 0);
+}
+
+test('a manager that has held and waited, and has no lock any more, sends nothing', async () => {
+  await using locks = await connect(server.url, { ttl: 300 });
+  const held = await locks.acquire('item:42');
+  const waiting = locks.acquire('item:42');
+  const renewing = await commandsRun();
+  await until(async () => (await commandsRun()) > renewing + 2, 'its renewals');
+  await held.release();
+  assert.equal(await (await waiting).release(), true);
+  const before = await commandsRun();
+  // Ten times as long as it takes to renew a lease.
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  assert.equal(await commandsRun(), before);
+});
+
 const LOCKS = 5_000;
 
 async function memory(): Promise<number> {
