@@ -5,6 +5,7 @@ import { relative, resolve } from 'node:path';
 import { findLocks, mayLock } from './find/find.js';
 import type { HandLock } from './find/key-command.js';
 import type { Fault, Finding, FoundLock } from './find/lock.js';
+import { Modules } from './find/modules.js';
 import { loadParser, type Parser } from './find/parser.js';
 import { parse, type Source } from './find/source.js';
 import { attempt, listSources } from './find/walk.js';
@@ -68,12 +69,13 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
   };
   const unreadable = (path: string, error: unknown): void => note(path, (error as Error).message);
   const files = await listSources(paths, unreadable);
+  const modules = new Modules(parser, files);
   const read: ReadFile[] = [];
   for (const [done, path] of files.entries()) {
     progress(done, files.length);
     const text = attempt(path, unreadable, () => readFileSync(path, 'utf8'));
     if (text === undefined || !mayLock(text)) continue;
-    const file = text.length > CHARACTERS_MAX ? LONG : readSource(parser, path, text);
+    const file = text.length > CHARACTERS_MAX ? LONG : readSource(parser, modules, path, text);
     if (typeof file === 'string') note(path, file);
     else if (file.locks.byHand.length + file.locks.uses.length > 0) read.push(file);
   }
@@ -100,9 +102,14 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
 }
 
 /** Reads a text, or says why it cannot be read. */
-function readSource(parser: Parser, path: string, text: string): ReadFile | string {
+function readSource(
+  parser: Parser,
+  modules: Modules,
+  path: string,
+  text: string,
+): ReadFile | string {
   try {
-    const source = parse(parser, path, text);
+    const source = parse(parser, path, text, modules);
     return source === undefined ? NO_PROGRAM : { path, source, locks: findLocks(source) };
   } catch (error) {
     // Generated code may nest deeper than the stack.
@@ -174,6 +181,7 @@ function commandOf({ form }: HandLock): string {
     check: 'GET and SET',
     blind: 'SET',
     incr: 'INCR',
+    getset: 'GETSET',
   }[form];
 }
 

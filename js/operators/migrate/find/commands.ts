@@ -1,6 +1,7 @@
 /** Commands to Redis, as the clients of Node write them. */
 
 import { isCallback } from './callbacks.js';
+import { isClient } from './clients.js';
 import { readFlags } from './flags.js';
 import type { Expiry, KeyCommand, Verb } from './key-command.js';
 import { readScript } from './script-calls.js';
@@ -83,7 +84,11 @@ function speaksRedis(source: Source, call: CallExpression): boolean {
     return call.callee.type === 'Identifier' && call.callee.name.endsWith('Async');
   if (source.resolve(receiver).type === 'NewExpression' && isCollection(source, receiver))
     return false;
-  return REDIS.test(source.textOf(receiver)) || source.parent(call)?.type === 'AwaitExpression';
+  return (
+    REDIS.test(source.textOf(receiver)) ||
+    source.parent(call)?.type === 'AwaitExpression' ||
+    isClient(source, receiver)
+  );
 }
 
 function isCollection(source: Source, receiver: Node): boolean {

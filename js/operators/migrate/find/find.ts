@@ -15,12 +15,14 @@ import type { Source } from './source.js';
 const HINTS =
   /redlock|redis-?semaphore|redis-?lock|redis-exp-lock|redis-mutex|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
 
+/** Words of locks, commands that take them without a condition, and clients: of Redis, or of another file. */
+const LOCKS = /lock|mutex|lease/i;
+const WRITES = /\.(?:(?:p?set|incr|getset)\w*|eval|evalsha|defineCommand)\(/i;
+const MAY_BE_CLIENT = /redis|valkey|(?:from|require\()\s*['"](?:\.|[@~]\/)/i;
+
 /** Whether a text may hold a lock. */
 export function mayLock(text: string): boolean {
-  return (
-    HINTS.test(text) ||
-    (/redis/i.test(text) && /lock|mutex/i.test(text) && /\.(?:p?set|incr)\w*\(/i.test(text))
-  );
+  return HINTS.test(text) || (LOCKS.test(text) && WRITES.test(text) && MAY_BE_CLIENT.test(text));
 }
 
 /** All that a file does with locks. */

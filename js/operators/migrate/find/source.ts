@@ -18,20 +18,46 @@ export type AnyFunction = FunctionNode | ArrowFunctionExpression;
 /** How often a name may stand for another name. */
 const HOPS_MAX = 8;
 
+/** What an expression stands for, in the file that has it. */
+export interface Value {
+  readonly source: Source;
+  readonly node: Node;
+}
+
+/** What a file can know of the others of its tree. */
+export interface Outside {
+  /** What an expression stands for that the file imports; undefined if no file of the tree tells. */
+  resolve(source: Source, node: Node): Value | undefined;
+  /** Whether a file imports another one, also by others. */
+  imports(source: Source, other: Source): boolean;
+}
+
 /** Parses a file; undefined if it is no program, such as a template of one. */
-export function parse(parser: Parser, path: string, text: string): Source | undefined {
+export function parse(
+  parser: Parser,
+  path: string,
+  text: string,
+  outside?: Outside,
+): Source | undefined {
   const lang = /\.tsx$/.test(path) ? 'tsx' : /\.[cm]?ts$/.test(path) ? 'ts' : 'jsx';
   let best: Source | undefined;
   for (const sourceType of ['module', 'commonjs', 'script'] as const) {
     // The types of older versions do not name all kinds of files.
     const options = { lang, sourceType: sourceType as 'module' | 'script' } as const;
     const { program, errors, comments } = parser.parseSync(path, text, options);
-    const isWhole = errors.length === 0;
-    if (!isWhole && (best !== undefined || program.body.length === 0)) continue;
-    best = new Source(path, text, program, parser.visitorKeys, comments, isWhole);
-    if (isWhole) break;
+    const isProgram = errors.length === 0;
+    if (!isProgram && (best !== undefined || program.body.length === 0)) continue;
+    const isWhole = isProgram && mayBe(sourceType, path);
+    best = new Source(path, text, program, parser.visitorKeys, comments, isWhole, outside);
+    if (isProgram) break;
   }
   return best;
+}
+
+/** Whether a file may be of a type by its name: only CommonJS may return from the file itself, and TypeScript never. */
+function mayBe(sourceType: 'module' | 'commonjs' | 'script', path: string): boolean {
+  if (/\.m[jt]s$/.test(path)) return sourceType === 'module';
+  return sourceType !== 'commonjs' || /\.c?jsx?$/.test(path);
 }
 
 interface Comment {
@@ -56,6 +82,8 @@ export class Source {
     readonly comments: readonly Comment[],
     /** Without errors, such as a `return` outside of a function: only such a file is changed. */
     readonly isWhole: boolean,
+    /** The other files of the tree; undefined if the text stands alone. */
+    readonly outside?: Outside,
   ) {
     this.#index(keys);
     for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1))
@@ -203,6 +231,10 @@ export class Source {
     if (given === undefined) return undefined;
     const node = this.resolve(given);
     if (node.type === 'Literal') return typeof node.value === 'string' ? node.value : undefined;
+    if (node.type === 'Identifier' || node.type === 'MemberExpression') {
+      const value = this.outside?.resolve(this, node);
+      return value?.source.string(value.node);
+    }
     if (node.type === 'TemplateLiteral') {
       return node.quasis
         .map(({ value }, i) => {

@@ -5,7 +5,7 @@ import { sameKey } from '../find/keys.js';
 import { nameOf, paramsOf, type Source } from '../find/source.js';
 import { apartOf } from './apart.js';
 import type { Edit } from './edits.js';
-import { importOf, type Site } from './manager.js';
+import { changesDatabase, importOf, type Site } from './manager.js';
 import { editPair, pairOf } from './pairs.js';
 
 /** A lock that can be rewritten for sure. */
@@ -22,8 +22,7 @@ export function editByHand(
 ): Edit[] | undefined {
   if (locks.length === 0 || !isFree(source, 'locks') || !isFree(source, 'connectLazily'))
     return undefined;
-  // A client may have changed its database.
-  if (/\.select\(/i.test(source.text)) return undefined;
+  if (changesDatabase(source)) return undefined;
   const found = locks.map((lock) =>
     isAlone(source, lock, commands) ? rewrite(source, lock) : undefined,
   );

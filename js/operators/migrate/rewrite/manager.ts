@@ -1,5 +1,6 @@
 /** Where the new code has its manager: beside the client that the old code used, so it leads to the same keys. */
 
+import { isClient, isMade, isTypedClient, makerOf } from '../find/clients.js';
 import { bare, type Class, type Node, nameOf, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
 import { indentOf, quoteOf, semicolonOf } from './lines.js';
@@ -15,19 +16,16 @@ export interface Site {
   readonly isTyped: boolean;
 }
 
-/** The packages whose clients `connect` reads. */
-const PACKAGES = /^(ioredis|redis|@redis\/client|iovalkey)$/;
-const MAKERS = /^(Redis|IORedis|Valkey|createClient|Cluster|createCluster)$/;
-const TYPES = /^(Redis|IORedis|Valkey|Cluster|RedisClientType|RedisClusterType)$/;
-
 /** The manager beside the client whose method a command calls; undefined if it is not sure what the client is. */
 export function siteOf(source: Source, callee: Node): Site | undefined {
   const method = bare(callee);
   if (method.type !== 'MemberExpression') return undefined;
   const client = bare(method.object);
-  if (client.type === 'Identifier') return siteInModule(source, client);
-  if (client.type !== 'MemberExpression' || client.object.type !== 'ThisExpression')
-    return undefined;
+  if (client.type === 'Identifier')
+    return siteInModule(source, client) ?? siteOfImport(source, client, client.name);
+  if (client.type !== 'MemberExpression') return undefined;
+  if (client.object.type === 'Identifier') return siteOfImport(source, client, client.object.name);
+  if (client.object.type !== 'ThisExpression') return undefined;
   const owner = source.classOf(callee);
   return owner === undefined ? undefined : siteInClass(source, owner, client);
 }
@@ -43,6 +41,39 @@ function siteInModule(source: Source, client: Node): Site | undefined {
   const server = urlOf(source, made) ?? source.textOf(client);
   const text = `\nconst locks = ${making(source, server)}`;
   return { at, name: 'locks', edits: [{ start: at.end, end: at.end, text }], isTyped: false };
+}
+
+/** A client that another file of the tree exports, which this one names at its top. */
+function siteOfImport(source: Source, client: Node, name: string): Site | undefined {
+  const at = source.program.body.find((each) => declares(each, name));
+  const value = source.outside?.resolve(source, client);
+  if (at === undefined || value === undefined || !isClient(value.source, value.node))
+    return undefined;
+  // Of files that import each other one runs before the client is made.
+  if (source.outside?.imports(value.source, source) === true) return undefined;
+  if (changesDatabase(value.source)) return undefined;
+  const last = source.program.body.filter((each) => each.type === 'ImportDeclaration').at(-1);
+  const { end } = at.type === 'ImportDeclaration' ? (last ?? at) : at;
+  const text = `\n${last === undefined ? '' : '\n'}const locks = ${making(source, source.textOf(client))}`;
+  return { at, name: 'locks', edits: [{ start: end, end, text }], isTyped: false };
+}
+
+/** Whether a statement imports a name, or takes it from a `require`. */
+function declares(statement: Node, name: string): boolean {
+  if (statement.type === 'ImportDeclaration')
+    return statement.specifiers.some(({ local }) => local.name === name);
+  if (statement.type !== 'VariableDeclaration' || statement.kind !== 'const') return false;
+  return statement.declarations.some(
+    ({ id }) =>
+      nameOf(id) === name ||
+      (id.type === 'ObjectPattern' &&
+        id.properties.some((each) => each.type === 'Property' && nameOf(each.value) === name)),
+  );
+}
+
+/** Whether a client may be sent to another database than its options name. */
+export function changesDatabase({ text }: Source): boolean {
+  return /\.select\(/i.test(text);
 }
 
 function making(source: Source, server: string): string {
@@ -115,73 +146,6 @@ function editConstructor(source: Source, node: Node, name: string, made: string)
 
 function after(source: Source, { start, end }: Node, made: string): Edit {
   return { start: end, end, text: `\n${indentOf(source, start)}${made}` };
-}
-
-/** Whether one of the parameters has a name and the type of a client. */
-function isTypedClient(source: Source, params: readonly Node[], name: string): boolean {
-  return params.some((each) => {
-    if (each.type !== 'Identifier' || each.name !== name) return false;
-    const type = each.typeAnnotation?.typeAnnotation;
-    return (
-      type?.type === 'TSTypeReference' &&
-      type.typeName.type === 'Identifier' &&
-      isImported(source, type.typeName.name, TYPES)
-    );
-  });
-}
-
-/** Whether an expression makes a client: `new Redis(…)`, `createClient(…)`, `await createClient(…).connect()`. */
-function isMade(source: Source, made: Node): boolean {
-  const maker = makerOf(made);
-  if (maker === undefined || maker.arguments.length > 2) return false;
-  const callee = bare(maker.callee);
-  const [object, property] =
-    callee.type === 'MemberExpression' ? [callee.object, nameOf(callee.property)] : [callee, ''];
-  const name = nameOf(bare(object));
-  if (property !== '') return MAKERS.test(property) && isImported(source, name, /./);
-  return isImported(source, name, MAKERS);
-}
-
-type Maker = Extract<Node, { type: 'NewExpression' | 'CallExpression' }>;
-
-function makerOf(made: Node): Maker | undefined {
-  let maker: Node = made;
-  while (maker.type === 'CallExpression' && bare(maker.callee).type === 'MemberExpression') {
-    const callee = bare(maker.callee);
-    const inner = callee.type === 'MemberExpression' ? bare(callee.object) : maker;
-    if (inner.type !== 'NewExpression' && inner.type !== 'CallExpression') break;
-    maker = inner;
-  }
-  return maker.type === 'NewExpression' || maker.type === 'CallExpression' ? maker : undefined;
-}
-
-/** Whether a name comes from a package of clients, under a name that the package gives to one. */
-function isImported(source: Source, name: string, known: RegExp): boolean {
-  return source.program.body.some((each) => {
-    if (each.type === 'ImportDeclaration')
-      return (
-        PACKAGES.test(each.source.value) &&
-        each.specifiers.some(
-          (one) =>
-            one.local.name === name &&
-            (one.type !== 'ImportSpecifier' || known.test(nameOf(one.imported))),
-        )
-      );
-    if (each.type !== 'VariableDeclaration') return false;
-    return each.declarations.some(({ id, init }) => {
-      const from =
-        init === null ? undefined : /^require\(['"`]([^'"`]+)['"`]\)/.exec(source.textOf(init));
-      if (!PACKAGES.test(from?.[1] ?? '')) return false;
-      if (id.type === 'Identifier') return id.name === name;
-      return (
-        id.type === 'ObjectPattern' &&
-        id.properties.some(
-          (one) =>
-            one.type === 'Property' && nameOf(one.value) === name && known.test(nameOf(one.key)),
-        )
-      );
-    });
-  });
 }
 
 /** The URL of a client, if its declaration names no more than that. */

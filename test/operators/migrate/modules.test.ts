@@ -1,0 +1,212 @@
+/** `holdfast migrate` across files: clients, scripts and names that a file takes from another one. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { folderOf, read, reportOf } from './support.js';
+
+const CLIENT = "import { Redis } from 'ioredis';\nconst made = new Redis(process.env.REDIS_URL);\n";
+const CLIENT_CJS =
+  "const { createClient } = require('redis');\nconst made = createClient({ url: process.env.REDIS_URL });\n";
+
+/** A lock that can be rewritten if `kv` is a client for sure; no word in it speaks of Redis. */
+const LOCK = `export async function nightly(work) {
+  const taken = await kv.set('nightly-lock', '1', 'PX', 900, 'NX');
+  if (!taken) return;
+  try {
+    await work();
+  } finally {
+    await kv.del('nightly-lock');
+  }
+}
+`;
+const LOCK_CJS = LOCK.replace('export async', 'exports.nightly = async');
+
+/** A file that exports a client, and the line by which another one takes it. */
+const EXPORTS: Readonly<
+  Record<string, readonly [line: string, files: Readonly<Record<string, string>>]>
+> = {
+  'a name': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export const kv = made;` },
+  ],
+  'another name': [
+    "import { client as kv } from './store';",
+    { 'store.ts': `${CLIENT}export { made as client };` },
+  ],
+  'a default': ["import kv from './store.mjs';", { 'store.mjs': `${CLIENT}export default made;` }],
+  'a type that a build makes': [
+    "import { kv } from './store.js';",
+    { 'store.ts': `${CLIENT}export const kv: Redis = made;` },
+  ],
+  'another file': [
+    "import { kv } from './lib';",
+    {
+      'lib/index.ts': "export * from './store';",
+      'lib/store.ts': `${CLIENT}export { made as kv };`,
+    },
+  ],
+  'another file, by name': [
+    "import { kv } from './lib/index.js';",
+    {
+      'lib/index.js': "export { default as kv } from './store.js';",
+      'lib/store.js': `${CLIENT}export default made;`,
+    },
+  ],
+  'an import': [
+    "import { kv } from './lib.js';",
+    {
+      'lib.js': "import made from './store.js';\nexport const kv = made;",
+      'store.js': `${CLIENT}export default made;`,
+    },
+  ],
+  'the folder of the sources': [
+    "import { kv } from '@/store';",
+    { 'src/store.ts': `${CLIENT}export const kv = made;` },
+  ],
+  'one client for all reloads': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export const kv = globalThis.kept ?? (globalThis.kept = made);` },
+  ],
+};
+
+/** The same for CommonJS. */
+const REQUIRES: typeof EXPORTS = {
+  'the module': [
+    "const kv = require('./store');",
+    { 'store.js': `${CLIENT_CJS}module.exports = made;` },
+  ],
+  'a property': [
+    "const { kv } = require('./store');",
+    { 'store.js': `${CLIENT_CJS}module.exports = { kv: made };` },
+  ],
+  'a property of its own': [
+    "const kv = require('./store').kv;",
+    { 'store.js': `${CLIENT_CJS}exports.kv = made;` },
+  ],
+  'a default': [
+    "const kv = require('./store').default;",
+    { 'store.js': `${CLIENT_CJS}exports.default = made;` },
+  ],
+};
+
+for (const [lines, lock, name] of [
+  [EXPORTS, LOCK, 'job.mjs'],
+  [REQUIRES, LOCK_CJS, 'job.cjs'],
+] as const) {
+  for (const [what, [line, files]] of Object.entries(lines)) {
+    test(`a client that another file exports is one: ${what}, ${name}`, async () => {
+      const folder = folderOf({ ...files, [name]: `${line}\n${lock}` });
+      const { found, changed } = await reportOf(folder, '--write');
+      assert.deepEqual(
+        found.map(({ path }) => path),
+        [name],
+      );
+      assert.deepEqual(changed, [name]);
+      const written = read(folder, name);
+      assert.match(written, /const locks = connectLazily\(kv, \{ prefix: '' \}\)/);
+      assert.ok(written.indexOf(line) < written.indexOf('const locks'), written);
+      assert.deepEqual((await reportOf(folder, '--write')).changes, []);
+    });
+  }
+}
+
+/** Exports that are no clients for sure. */
+const UNSURE: typeof EXPORTS = {
+  'a Map': ["import { kv } from './store.js';", { 'store.js': 'export const kv = new Map();' }],
+  'set later': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export let kv;\nexport const open = () => (kv = made);` },
+  ],
+  'in another database': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}made.select(3);\nexport const kv = made;` },
+  ],
+  'a circle of imports': [
+    "import { kv } from './store.js';",
+    {
+      'store.js': `${CLIENT}import './more.js';\nexport const kv = made;`,
+      'more.js': "import { nightly } from './job.mjs';",
+    },
+  ],
+  'a folder that .gitignore names': [
+    "import { kv } from './out/store.js';",
+    { '.gitignore': 'out/', 'out/store.js': `${CLIENT}export const kv = made;` },
+  ],
+};
+
+for (const [what, [line, files]] of Object.entries(UNSURE)) {
+  test(`a lock stays whose client is not known: ${what}`, async () => {
+    const text = `${line}\n${LOCK}`;
+    const folder = folderOf({ ...files, 'job.mjs': text });
+    const { found, changed } = await reportOf(folder, '--write');
+    assert.equal(found.length, 1);
+    assert.deepEqual([changed, read(folder, 'job.mjs')], [[], text]);
+  });
+}
+
+/** A look and a write, which count only if they go to Redis. */
+const LOOKS = `export async function take(seat) {
+  const key = 'seat-lock:' + seat;
+  if (await CLIENT.get(key)) return false;
+  await CLIENT.set(key, me, 'EX', 30);
+  return true;
+}
+export const free = (seat) => CLIENT.del('seat-lock:' + seat);
+`;
+
+test('a look and a write at a client of another file are a lock, and at a Map are none', async () => {
+  const folder = folderOf({
+    'store.js': `${CLIENT}export const kv = made;\nexport const map = new Map();`,
+    'a.js': `import { kv } from './store.js';\n${LOOKS.replaceAll('CLIENT', 'kv')}`,
+    'b.js': `import { map } from './store.js';\n${LOOKS.replaceAll('CLIENT', 'map')}`,
+    'c.ts': `import type { Redis } from 'ioredis';
+export class Seats {
+  constructor(private readonly kv: Redis) {}
+  ${LOOKS.replaceAll('CLIENT', 'this.kv').replace('export async function take', 'async take').replace('export const free = (seat) =>', 'free = (seat: string) =>')}}
+`,
+  });
+  const { found } = await reportOf(folder);
+  assert.deepEqual(
+    found.map(({ path, locks }) => [path, locks.map(({ findings }) => findings[0]?.rule)]),
+    [
+      ['a.js', ['check-then-set']],
+      ['c.ts', ['check-then-set']],
+    ],
+  );
+});
+
+test('a script and a key that another file has are read', async () => {
+  const folder = folderOf({
+    'lua.js':
+      'export const FREE = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end`;\nexport const KEY = "nightly-lock";',
+    'a.js': `import { FREE, KEY } from './lua.js';
+export async function once(run) {
+  if (!(await store.set(KEY, me, 'PX', 900, 'NX'))) return;
+  try {
+    await run();
+  } finally {
+    await store.eval(FREE, 1, KEY, me);
+  }
+}
+`,
+  });
+  const { found } = await reportOf(folder);
+  assert.deepEqual(
+    found.map(({ path, locks }) => [path, locks[0]?.findings.map(({ rule }) => rule)]),
+    [['a.js', ['no-renewal']]],
+  );
+});
+
+test('only a file that may return from itself is changed if it does', async () => {
+  const returns = `${CLIENT_CJS}if (process.argv[2] === 'no') return;\n${LOCK_CJS.replaceAll('kv', 'made')}`;
+  const folder = folderOf({
+    'a.cjs': returns,
+    'b.js': returns,
+    'c.mjs': returns,
+    'd.ts': returns,
+    'e.js': `${CLIENT}if (process.argv[2] === 'no') return;\n${LOCK.replaceAll('kv', 'made')}`,
+  });
+  const { found, changed } = await reportOf(folder, '--write');
+  assert.equal(found.length, 5);
+  assert.deepEqual(changed, ['a.cjs', 'b.js']);
+});
