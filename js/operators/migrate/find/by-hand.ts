@@ -3,7 +3,7 @@
 import { basename } from 'node:path';
 import { lateExpiry } from './expiries.js';
 import type { Commands, HandLock, KeyCommand } from './key-command.js';
-import { isBlind, isCheckedBefore, isTakenByCount } from './odd-forms.js';
+import { isBlind, isCheckedBefore, isTakenByCount, isTakenBySwap } from './odd-forms.js';
 import { releasesOf } from './releases.js';
 import { ENOUGH, score } from './score.js';
 import { calledName, type Node, nameOf, type Source } from './source.js';
@@ -20,8 +20,10 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
     const own = releasesOf(source, acquire, releases);
     // A key that is looked at, set and left to expire may lock an account.
     if ((form === 'check' || form === 'blind') && own.length === 0) return;
-    if (score(source, acquire, own, scripts) < enough) return;
     const expiry = acquire.expiry ?? lateExpiry(source, acquire, all);
+    // What is taken once for all, such as a name, is no lock unless a word says so.
+    const isForEver = own.length === 0 && expiry === undefined;
+    if (score(source, acquire, own, scripts) < enough + (isForEver ? 1 : 0)) return;
     found.push({ acquire, node: acquire.call, form, releases: own, expiry });
   };
   for (const command of all) {
@@ -31,11 +33,9 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
     else if (script === 'acquire') add(command, 'script', ENOUGH);
     else if (verb === 'incr' && isTakenByCount(source, command, all))
       add(command, 'incr', ENOUGH + 1);
-    else if (
-      verb === 'set' &&
-      /redis|valkey/i.test(source.text) &&
-      isCheckedBefore(source, command, all)
-    )
+    else if (verb === 'getset' && isTakenBySwap(source, command, all))
+      add(command, 'getset', ENOUGH + 1);
+    else if (verb === 'set' && isCheckedBefore(source, command, all))
       add(command, 'check', ENOUGH + 1);
     else if (verb === 'set' && isBlind(source, command, all)) add(command, 'blind', ENOUGH + 1);
   }

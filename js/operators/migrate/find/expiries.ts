@@ -3,7 +3,7 @@
 import { routineOf } from './callbacks.js';
 import type { KeyCommand } from './key-command.js';
 import { sameKey } from './keys.js';
-import { contains, type Node, type Source } from './source.js';
+import { contains, type Node, nameOf, type Source } from './source.js';
 import { sameTransaction } from './transactions.js';
 
 /** A time that code reads, and a name that it may have. */
@@ -80,6 +80,10 @@ export function endsByClock(
 function isTime(source: Source, given: Node): boolean {
   const node = source.resolve(given);
   if (node.type === 'Literal') return false;
+  // `String(until)`
+  const [inner] = node.type === 'CallExpression' ? node.arguments : [];
+  if (inner !== undefined && node.type === 'CallExpression' && nameOf(node.callee) === 'String')
+    return isTime(source, inner);
   return [node, given].some(
     (each) =>
       CLOCK.test(source.textOf(each)) || (each.type === 'Identifier' && TIME.test(each.name)),

@@ -51,7 +51,7 @@ export interface HandLock {
   readonly acquire: KeyCommand | undefined;
   /** Where it is reported. */
   readonly node: Node;
-  readonly form: 'set' | 'setnx' | 'script' | 'check' | 'blind' | 'incr';
+  readonly form: 'set' | 'setnx' | 'script' | 'check' | 'blind' | 'incr' | 'getset';
   readonly releases: readonly KeyCommand[];
   /** The expiry that the code gives it, by the same command or by a later one. */
   readonly expiry: KeyCommand['expiry'];

@@ -19,7 +19,8 @@ export function judgeRenewal(
     .filter((call) => /^set(Interval|Timeout)$/.test(calledName(call)))
     .find((call) => isRenewedBy(source, call, acquire, commands));
   if (timer !== undefined) return [{ rule: 'renewal-on-event-loop', node: timer }];
-  if (/^(check|blind|incr)$/.test(lock.form) || mayBeRenewed(source, acquire, commands)) return [];
+  if (/^(check|blind|incr|getset)$/.test(lock.form) || mayBeRenewed(source, acquire, commands))
+    return [];
   if (lock.releases.length === 0 || acquire.expiry === undefined) return [];
   return [{ rule: 'no-renewal', node: acquire.call }];
 }

@@ -11,7 +11,7 @@ export function judgeResult(
   { form, node }: HandLock,
   { call }: KeyCommand,
 ): Fault[] {
-  if (form === 'check' || form === 'blind' || form === 'incr' || isQueued(source, call)) return [];
+  if (/^(check|blind|incr|getset)$/.test(form) || isQueued(source, call)) return [];
   return isIgnored(source, call) ? [{ rule: 'result-not-checked', node }] : [];
 }
 
