@@ -9,6 +9,7 @@ import { isText } from './scripts.js';
 import {
   type AnyFunction,
   type CallExpression,
+  calledName,
   contains,
   type Node,
   type Source,
@@ -25,7 +26,8 @@ export function score(
   releases: readonly KeyCommand[],
   scripts: Commands['scripts'],
 ): number {
-  let sum = ofKey(source, acquire.key) + ofNames(source, acquire.call);
+  const isCompared = releases.some(({ script }) => script === 'release');
+  let sum = ofKey(source, acquire.key, isCompared) + ofNames(source, acquire.call);
   if (acquire.value && saysLock(source.textOf(acquire.value))) sum += 2;
   if (
     acquire.value &&
@@ -34,7 +36,10 @@ export function score(
     )
   )
     sum += 1;
-  if (saysTake(resultName(source, acquire.call))) sum += 2;
+  const result = resultName(source, acquire.call);
+  if (saysLock(result)) sum += 4;
+  else if (saysTake(result)) sum += 2;
+  if (acquire.script !== undefined && saysTake(calledName(acquire.call))) sum += 3;
   if (acquire.script !== undefined && saysLock(source.textOf(acquire.call).slice(0, 80))) sum += 4;
   const outer = source.functionsOf(acquire.call).find((each) => source.nameOfFunction(each) !== '');
   if (outer !== undefined && saysLock(wordsIn(source, outer))) sum += 2;
@@ -42,7 +47,7 @@ export function score(
   return sum + Math.max(0, ...best, scripts.some(({ kind }) => kind !== 'acquire') ? 3 : 0);
 }
 
-function ofKey(source: Source, key: Node | undefined): number {
+function ofKey(source: Source, key: Node | undefined, isCompared: boolean): number {
   if (key === undefined) return 0;
   const resolved = source.resolve(key);
   const text = [
@@ -50,21 +55,24 @@ function ofKey(source: Source, key: Node | undefined): number {
     source.string(key) ?? '',
     source.textOf(resolved).slice(0, 200),
   ].join(' ');
-  return (saysLock(text) ? 5 : 0) - (saysOther(text) ? 4 : 0);
+  if (saysLock(text)) return saysOther(text) ? 1 : 5;
+  // A mark that is deleted without a look at its value, such as a pause between two mails, looks much like a lock.
+  return saysOther(text) ? (isCompared ? -4 : -7) : 0;
 }
 
 function ofNames(source: Source, call: CallExpression): number {
   let sum = 0;
   const names = namesAround(source, call);
-  if (saysLock(names)) sum += 4;
+  const isClear = saysLock(names);
+  if (isClear) sum += 4;
   else if (saysTake(names)) sum += 3;
   if (saysOther(names)) sum -= 3;
   const { id } = source.classOf(call) ?? {};
   if (id && saysLock(id.name)) sum += 3;
-  if (id && saysOther(id.name)) sum -= 2;
+  if (id && !isClear && saysOther(id.name)) sum -= 2;
   const file = basename(source.path);
   if (saysLock(file)) sum += 2;
-  if (saysOther(file)) sum -= 2;
+  if (!isClear && saysOther(file)) sum -= 2;
   if (saysLock(source.textOf(call.callee))) sum += 2;
   return sum;
 }

@@ -2,9 +2,8 @@
 
 import { basename } from 'node:path';
 import type { KeyCommand } from './key-command.js';
-import { expiryOfScript, type Script, type ScriptKind, type Scripts } from './scripts.js';
+import { expiryOfScript, kindByName, type Script, type Scripts } from './scripts.js';
 import { bare, type CallExpression, calledName, type Node, nameOf, type Source } from './source.js';
-import { saysLock, wordsOf } from './words.js';
 
 /** The options of node-redis and GLIDE. */
 const KEYS = /^keys$/;
@@ -110,16 +109,6 @@ function listIn(
 function placeOf(source: Source, call: CallExpression): string {
   const names = source.functionsOf(call).map((each) => source.nameOfFunction(each));
   return [...names, source.classOf(call)?.id?.name ?? '', basename(source.path)].join(' ');
-}
-
-/** The effect of a script that is not in this file, guessed from its name and from the names around its use. */
-function kindByName(name: string, place: string): ScriptKind | undefined {
-  const words = wordsOf(name);
-  const has = (...any: string[]) => any.some((word) => words.includes(word));
-  if (!saysLock(`${name} ${place}`)) return undefined;
-  if (has('unlock', 'release', 'del', 'delete')) return 'release';
-  if (has('extend', 'renew', 'refresh', 'expire', 'prolong', 'keepalive')) return 'extend';
-  return has('acquire', 'lock') ? 'acquire' : undefined;
 }
 
 /** The first key: after the number of keys (ioredis, node-redis 3), or in an object or array. */

@@ -1,6 +1,7 @@
 /** Lua scripts that take, extend or release a lock. */
 
 import { calledName, contains, type Node, nameOf, type Source } from './source.js';
+import { saysLock, wordsOf } from './words.js';
 
 /** What a script does to a lock. */
 export type ScriptKind = 'acquire' | 'extend' | 'release';
@@ -83,6 +84,16 @@ export function expiryOfScript(text: string): ScriptExpiry | undefined {
   };
 }
 
+/** The effect of a script that no file tells, guessed from its name and from the names around its use. */
+export function kindByName(name: string, place: string): ScriptKind | undefined {
+  const words = wordsOf(name);
+  const has = (...any: string[]) => any.some((word) => words.includes(word));
+  if (!saysLock(`${name} ${place}`)) return undefined;
+  if (has('unlock', 'release', 'del', 'delete')) return 'release';
+  if (has('extend', 'renew', 'refresh', 'expire', 'prolong', 'keepalive')) return 'extend';
+  return has('acquire', 'lock') ? 'acquire' : undefined;
+}
+
 /** The scripts of locks in a file. */
 export class Scripts {
   readonly found: readonly FoundScript[];
@@ -92,7 +103,8 @@ export class Scripts {
 
   constructor(source: Source, readFile: ReadScript) {
     this.#source = source;
-    this.found = findScripts(source, readFile);
+    const texts = findScripts(source, readFile);
+    this.found = [...texts, ...findCommands(source, texts)];
     const named = this.found.flatMap((script): [string, FoundScript][] => {
       const name = methodOf(source, script.node);
       return name === undefined ? [] : [[name, script]];
@@ -132,6 +144,24 @@ function findScripts(source: Source, readFile: ReadScript): FoundScript[] {
     if (kind !== undefined) found.push({ node, kind, text: script });
   }
   return found;
+}
+
+/** The names of scripts that `defineCommand` gets from where no file tells. */
+function findCommands(source: Source, texts: readonly FoundScript[]): FoundScript[] {
+  return source.calls().flatMap((call): FoundScript[] => {
+    const [name, options] = call.arguments;
+    if (calledName(call) !== 'defineCommand' || name === undefined) return [];
+    if (texts.some(({ node }) => contains(call, node))) return [];
+    const given = options === undefined ? undefined : source.resolve(options);
+    const lua = given?.type === 'ObjectExpression' ? given.properties.find(isLua) : undefined;
+    if (lua?.type === 'Property' && source.string(lua.value) !== undefined) return [];
+    const kind = kindByName(source.string(name) ?? '', '');
+    return kind === undefined ? [] : [{ node: name, kind, text: '' }];
+  });
+}
+
+function isLua(property: Node): boolean {
+  return property.type === 'Property' && nameOf(property.key) === 'lua';
 }
 
 /** Whether a node may stand for a text. */

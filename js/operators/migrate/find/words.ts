@@ -19,14 +19,22 @@ export function wordsOf(text: string): string[] {
     .filter((word) => word.length > 1);
 }
 
+/** Words that end like `joblock`, but are no locks. */
+const NO_LOCK =
+  /(?:^(?:un|pad|f|war|hem|wed|grid|dead|sher|inter|air|fet|row)|(?<!n|syn)c|b)lock(?:s|ed)?$/;
+
 /** Whether a text speaks of locks. */
 export function saysLock(text: string): boolean {
-  return wordsOf(text).some((word) => LOCK.has(word));
+  return wordsOf(text).some(isLock);
+}
+
+function isLock(word: string): boolean {
+  return LOCK.has(word) || (/(?:lock(?:s|ed)?|mutex)$/.test(word) && !NO_LOCK.test(word));
 }
 
 /** Whether a text speaks of locks or of taking something. */
 export function saysTake(text: string): boolean {
-  return wordsOf(text).some((word) => LOCK.has(word) || TAKE.test(word));
+  return wordsOf(text).some((word) => isLock(word) || TAKE.test(word));
 }
 
 /** Whether a text names another use of a key that is written once. */
