@@ -9,7 +9,14 @@ export function wholeLine(source: Source, { start, end }: Node): Edit {
   const lineStart = text.lastIndexOf('\n', start - 1) + 1;
   const rest = /^[ \t]*\r?\n/.exec(text.slice(end))?.[0];
   if (text.slice(lineStart, start).trim() !== '') return { start, end, text: '' };
-  if (rest !== undefined) return { start: lineStart, end: end + rest.length, text: '' };
+  if (rest !== undefined) {
+    const after = end + rest.length;
+    // Of two empty lines around it one is enough.
+    const blank = /(^|\n)[ \t]*\r?\n$/.test(text.slice(0, lineStart))
+      ? /^[ \t]*\r?\n/.exec(text.slice(after))?.[0]
+      : undefined;
+    return { start: lineStart, end: after + (blank?.length ?? 0), text: '' };
+  }
   // A file whose last line has no end keeps it so.
   const before = /\r?\n$/.exec(text.slice(0, lineStart))?.[0] ?? '';
   return text.slice(end).trim() === ''
