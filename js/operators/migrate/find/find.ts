@@ -13,7 +13,7 @@ import type { Source } from './source.js';
 
 /** A file that has neither these nor what follows takes no lock, and is not parsed. */
 const HINTS =
-  /redlock|redis-?semaphore|redis-?lock|redis-exp-lock|redis-mutex|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
+  /redlock|redis-?semaphore|redis-?lock|redis-exp-lock|redis-mutex|redis-leader|redfour|node-redisson|warlock|murlock|@upstash\/lock|@nestjs-redis|@redis-kit|redis-promise-lock|set_?n(?:x|ot_?exist)|set_?if_?(?:not|absent)|['"`]nx['"`]|\bnx\b['"]?\s*:|onlyIfDoesNotExist|redis\s*\.\s*p?call|\.lua\b/i;
 
 /** Words of locks, commands that take them without a condition, and clients: of Redis, or of another file. */
 const LOCKS = /lock|mutex|lease/i;

@@ -85,6 +85,13 @@ export const PACKAGES: readonly LockPackage[] = [
   { name: 'redis-promise-lock', superseded: false },
   { name: 'node-redis-warlock', superseded: false },
   { name: '@upstash/lock', superseded: false },
+  { name: 'bull-redlock', superseded: false },
+  { name: 'redfour', superseded: false },
+  { name: 'ioredfour', superseded: false },
+  { name: 'redis-leader', superseded: false },
+  { name: 'safe-redis-leader', superseded: false },
+  { name: 'ts-safe-redis-leader', superseded: false },
+  { name: 'node-redisson', superseded: false },
 ];
 
 const BY_NAME = new Map(PACKAGES.map((each) => [each.name, each]));

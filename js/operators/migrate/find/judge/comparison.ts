@@ -55,13 +55,18 @@ function precedes(
   return routineOf(source, look, all) === routineOf(source, acquire.call, all);
 }
 
-/** Whether an `if` around a call asks another function who owns the lock. */
+/** Functions that tell who owns a lock. */
+const ASKS = /owner|holder|holds|isMine|isLeader|verify/i;
+
+/** Whether an `if` around a call asks another function who owns the lock, or the call is in a callback of one that does. */
 function asksOwner(source: Source, call: CallExpression, here: Node): boolean {
+  let isInside = true;
   for (const each of source.around(call)) {
-    if (each === here) break;
-    if (each.type !== 'IfStatement') continue;
-    const asks = source.callsWithin(each.test);
-    if (asks.some((ask) => /owner|holder|holds|isMine|verify/i.test(calledName(ask)))) return true;
+    if (each === here) isInside = false;
+    if (each.type === 'CallExpression' && each.arguments.some((one) => contains(one, call)))
+      if (ASKS.test(calledName(each))) return true;
+    if (each.type !== 'IfStatement' || !isInside) continue;
+    if (source.callsWithin(each.test).some((ask) => ASKS.test(calledName(ask)))) return true;
   }
   return false;
 }

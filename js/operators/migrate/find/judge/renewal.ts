@@ -3,7 +3,16 @@
 import type { Commands, HandLock, KeyCommand } from '../key-command.js';
 import { sameKey } from '../keys.js';
 import type { Fault } from '../lock.js';
-import { type CallExpression, calledName, contains, type Source } from '../source.js';
+import {
+  bare,
+  type CallExpression,
+  calledName,
+  contains,
+  type Node,
+  nameOf,
+  receiverOf,
+  type Source,
+} from '../source.js';
 import { wordsOf } from '../words.js';
 
 const RENEWS = /^(extend|renew|refresh|heartbeat|prolong|keepalive|keepalive|reacquire|touch)/;
@@ -42,9 +51,7 @@ function isRenewedBy(
   );
   const calls = body.type === 'CallExpression' ? [body] : source.callsWithin(body);
   return (
-    renews ||
-    isRenewal(source.textOf(callback)) ||
-    calls.some((call) => isRenewal(calledName(call)))
+    renews || isRenewal(lastNameOf(callback)) || calls.some((call) => isRenewal(calledName(call)))
   );
 }
 
@@ -63,8 +70,18 @@ function mayBeRenewed(source: Source, acquire: KeyCommand, { all, scripts }: Com
   );
 }
 
+/** The name of a function that is handed on: `this.renew`, or `this.renew.bind(this)`. */
+function lastNameOf(callback: Node): string {
+  const node = bare(callback);
+  if (node.type === 'CallExpression' && calledName(node) === 'bind') {
+    const receiver = receiverOf(node);
+    return receiver === undefined ? '' : lastNameOf(receiver);
+  }
+  return node.type === 'MemberExpression' ? nameOf(node.property) : nameOf(node);
+}
+
 function isRenewal(name: string): boolean {
-  return /^(extend|renew|prolong)$|^(extend|renew|refresh|prolong)\w*(lock|lease|leader)/i.test(
+  return /^_*(?:(?:extend|renew|prolong)$|(?:extend|renew|refresh|prolong)\w*(?:lock|lease|leader))/i.test(
     name,
   );
 }
