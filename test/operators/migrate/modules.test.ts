@@ -63,6 +63,10 @@ const EXPORTS: Readonly<
     "import { kv } from '@/store';",
     { 'src/store.ts': `${CLIENT}export const kv = made;` },
   ],
+  'a function that makes it': [
+    "import { open } from './store.js';\nconst kv = open('locks');",
+    { 'store.js': `${CLIENT}export function open() {\n  return made;\n}` },
+  ],
   'one client for all reloads': [
     "import { kv } from './store.js';",
     { 'store.js': `${CLIENT}export const kv = globalThis.kept ?? (globalThis.kept = made);` },
@@ -112,6 +116,16 @@ for (const [lines, lock, name] of [
 
 /** Exports that are no clients for sure. */
 const UNSURE: typeof EXPORTS = {
+  'a function that may make another': [
+    "import { open } from './store.js';\nconst kv = open(true);",
+    {
+      'store.js': `${CLIENT}export const open = (no) => {\n  if (no) return new Map();\n  return made;\n};`,
+    },
+  ],
+  'a function that changes the database': [
+    "import { open } from './store.js';\nconst kv = open();",
+    { 'store.js': `${CLIENT}export const open = () => made;\nmade.select(2);` },
+  ],
   'a Map': ["import { kv } from './store.js';", { 'store.js': 'export const kv = new Map();' }],
   'set later': [
     "import { kv } from './store.js';",

@@ -100,6 +100,8 @@ function noteExport(node: Node, found: Exports): void {
     }
     if (node.declaration?.type === 'VariableDeclaration')
       for (const { id } of node.declaration.declarations) values.set(nameOf(id), id);
+    if (node.declaration?.type === 'FunctionDeclaration' && node.declaration.id)
+      values.set(node.declaration.id.name, node.declaration);
   }
   if (node.type === 'AssignmentExpression') noteAssignment(node.left, node.right, found);
 }

@@ -1,6 +1,15 @@
 /** Which expressions are clients of Redis. */
 
-import { bare, type Class, type Node, nameOf, type Source } from './source.js';
+import {
+  type AnyFunction,
+  bare,
+  type Class,
+  isFunction,
+  type Node,
+  nameOf,
+  type Source,
+  type Value,
+} from './source.js';
 
 /** The packages whose clients `connect` reads. */
 const PACKAGES = /^(ioredis|redis|@redis\/client|iovalkey)$/;
@@ -19,8 +28,31 @@ export function isClient(source: Source, given: Node, hops = HOPS_MAX): boolean 
   // `globals.redis ?? new Redis()`, `(globals.redis = new Redis())`
   if (node.type === 'LogicalExpression') return is(node.left) || is(node.right);
   if (node.type === 'AssignmentExpression') return is(node.right);
+  if (node.type === 'CallExpression') {
+    const maker = standsFor(source, node.callee);
+    return isFunction(maker.node) && returnsClient(maker.source, maker.node, hops - 1);
+  }
   const value = source.outside?.resolve(source, node);
   return value !== undefined && isClient(value.source, value.node, hops - 1);
+}
+
+/** What an expression stands for, here or in another file of the tree. */
+export function standsFor(source: Source, node: Node): Value {
+  return source.outside?.resolve(source, node) ?? { source, node: source.resolve(node) };
+}
+
+/** Whether all that a function returns are clients. */
+function returnsClient(source: Source, maker: AnyFunction, hops: number): boolean {
+  if (maker.body === null) return false;
+  if (maker.body.type !== 'BlockStatement') return isClient(source, maker.body, hops);
+  const returned = source
+    .within(maker)
+    .flatMap((each) =>
+      each.type === 'ReturnStatement' && source.functionOf(each) === maker ? [each.argument] : [],
+    );
+  return (
+    returned.length > 0 && returned.every((each) => each !== null && isClient(source, each, hops))
+  );
 }
 
 /** Whether an expression makes a client: `new Redis(…)`, `createClient(…)`, `await createClient(…).connect()`. */

@@ -1,6 +1,6 @@
 /** Where the new code has its manager: beside the client that the old code used, so it leads to the same keys. */
 
-import { isClient, isMade, isTypedClient, makerOf } from '../find/clients.js';
+import { isClient, isMade, isTypedClient, makerOf, standsFor } from '../find/clients.js';
 import { bare, type Class, type Node, nameOf, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
 import { indentOf, quoteOf, semicolonOf } from './lines.js';
@@ -34,11 +34,15 @@ export function siteOf(source: Source, callee: Node): Site | undefined {
 function siteInModule(source: Source, client: Node): Site | undefined {
   const made = source.resolve(client);
   const declaration = [...source.around(made)].find((each) => each.type === 'VariableDeclaration');
-  if (declaration === undefined || !isMade(source, made)) return undefined;
+  if (declaration === undefined || !isClient(source, made)) return undefined;
+  const isOwn = isMade(source, made);
+  if (!isOwn && made.type === 'CallExpression') {
+    if (changesDatabase(standsFor(source, made.callee).source)) return undefined;
+  }
   const parent = source.parent(declaration);
   const at = parent?.type === 'ExportNamedDeclaration' ? parent : declaration;
   if (source.parent(at) !== source.program) return undefined;
-  const server = urlOf(source, made) ?? source.textOf(client);
+  const server = (isOwn ? urlOf(source, made) : undefined) ?? source.textOf(client);
   const text = `\nconst locks = ${making(source, server)}`;
   return { at, name: 'locks', edits: [{ start: at.end, end: at.end, text }], isTyped: false };
 }
