@@ -151,6 +151,13 @@ class Locks {
 `,
 ];
 
+test('a release that asks for its token is asked for it once', async () => {
+  const guarded = MODULE.replace('  await redis.eval', '  if (token) await redis.eval');
+  const folder = folderOf({ 'a.mjs': guarded });
+  await migrates(folder, '--write');
+  assert.equal(read(folder, 'a.mjs'), NEW_MODULE);
+});
+
 test('functions and classes that take and free a lock keep their shape, and their line ends', async () => {
   const files = { 'a.mjs': MODULE, 'b.ts': SERVICE, 'c.cjs': OWN };
   const folder = folderOf({ ...files, 'crlf.mjs': MODULE.replaceAll('\n', '\r\n') });

@@ -158,6 +158,23 @@ test('a lock of the common form becomes tryAcquire, with the line ends of the fi
   assert.deepEqual((await reportOf(folder)).found, []);
 });
 
+test('what the old code did with an error of the release stays', async () => {
+  const free = '    await redis.eval(RELEASE, 1, key, token);';
+  const caught = '    await redis.eval(RELEASE, 1, key, token).catch(() => undefined);';
+  const tried = `    try {\n  ${free}\n    } catch (error) {\n      log(error);\n    }`;
+  const folder = folderOf({
+    'a.mjs': OLD.replace(free, caught),
+    'b.mjs': OLD.replace(free, tried),
+  });
+  await migrates(folder, '--write');
+  const now = '    await lock.release();';
+  assert.equal(
+    read(folder, 'a.mjs'),
+    NEW.replace(now, '    await lock.release().catch(() => undefined);'),
+  );
+  assert.equal(read(folder, 'b.mjs'), NEW.replace(now, tried.replace(free, now)));
+});
+
 test('a client with more than a URL gives its keyPrefix, database and login to the manager', async () => {
   const prefixed = OLD.replace('REDIS_URL)', "REDIS_URL, { keyPrefix: 'shop:' })");
   const folder = folderOf({

@@ -71,6 +71,9 @@ function editRelease(
   // Without a token the old code freed nothing.
   const statement = source.parent(source.parent(call) as Node);
   if (statement?.type !== 'ExpressionStatement') return undefined;
+  const around = source.parent(statement);
+  if (around?.type === 'IfStatement' && source.textOf(around.test) === source.textOf(value))
+    return edits;
   const guard = `if (${source.textOf(value)}) `;
   return [{ start: statement.start, end: statement.start, text: guard }, ...edits];
 }

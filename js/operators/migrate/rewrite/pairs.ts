@@ -5,7 +5,7 @@
 
 import type { HandLock } from '../find/key-command.js';
 import { sameKey } from '../find/keys.js';
-import { bare, type Node, type Source } from '../find/source.js';
+import { bare, type Node, nameOf, type Source } from '../find/source.js';
 import type { Edit } from './edits.js';
 import { indentOf, semicolonOf, wholeLine } from './lines.js';
 import { type Site, siteOf } from './manager.js';
@@ -17,6 +17,7 @@ export interface Pair {
   readonly take: Node;
   /** The test that asks whether it was taken. */
   readonly test: Node;
+  /** The call that frees it. */
   readonly release: Node;
   readonly key: string;
   readonly ttl: string;
@@ -43,7 +44,7 @@ export function pairOf(source: Source, { acquire, form, releases }: HandLock): P
   const block = source.parent(taken.leave);
   if (block?.type !== 'BlockStatement') return undefined;
   const next = block.body.find((each) => each.start >= taken.leave.end);
-  const freed = source.parent(release.call);
+  const freed = source.parent(withCatch(source, release.call));
   const statement = freed === undefined ? undefined : source.parent(freed);
   if (
     next?.type !== 'TryStatement' ||
@@ -51,18 +52,40 @@ export function pairOf(source: Source, { acquire, form, releases }: HandLock): P
     statement?.type !== 'ExpressionStatement'
   )
     return undefined;
-  if (next.finalizer === null || source.parent(statement) !== next.finalizer) return undefined;
+  if (next.finalizer === null || !isIn(source, statement, next.finalizer)) return undefined;
   const site = siteOf(source, call.callee);
   if (site === undefined) return undefined;
   return {
     take: taken.statement,
     test: taken.leave,
-    release: freed,
+    release: release.call,
     key: source.textOf(key),
     ttl: ttlOption(source, expiry),
     site,
     value: onlyValue(source, acquire.value, [call, release.call]),
   };
+}
+
+/** A call with the `.catch(…)` that follows it. */
+function withCatch(source: Source, call: Node): Node {
+  const method = source.parent(call);
+  const outer = method === undefined ? undefined : source.parent(method);
+  const isCaught =
+    method?.type === 'MemberExpression' &&
+    nameOf(method.property) === 'catch' &&
+    outer?.type === 'CallExpression' &&
+    outer.callee === method;
+  return isCaught ? outer : call;
+}
+
+/** Whether a statement stands in a finally block, or in a try block that is all in it. */
+function isIn(source: Source, statement: Node, finalizer: Node): boolean {
+  const block = source.parent(statement);
+  if (block === finalizer) return true;
+  const inner = block === undefined ? undefined : source.parent(block);
+  return (
+    inner?.type === 'TryStatement' && inner.block === block && source.parent(inner) === finalizer
+  );
 }
 
 /** `if ((await set(…)) !== 'OK') leave`, or `const taken = await set(…)` and the same by its name. */
@@ -137,7 +160,7 @@ export function editPair(source: Source, pair: Pair): Edit[] {
     ...(take === test
       ? [{ start: take.start, end: take.start, text: `${taking}\n${indent}` }, asking]
       : [{ start: take.start, end: take.end, text: taking }, asking]),
-    { start: release.start, end: release.end, text: 'await lock.release()' },
+    { start: release.start, end: release.end, text: 'lock.release()' },
   ];
   return value === undefined ? edits : [...edits, wholeLine(source, value)];
 }
