@@ -9,6 +9,10 @@ const WRITE = `${FOLDER}/rewrite/write.ts`;
 const CLEANUP = `${FOLDER}/find/cleanup.ts`;
 const CALLBACKS = `${FOLDER}/find/callbacks.ts`;
 const EXPIRIES = `${FOLDER}/find/expiries.ts`;
+const MANAGER = `${FOLDER}/rewrite/manager.ts`;
+const CLIENTS = `${FOLDER}/find/clients.ts`;
+const SOURCE = `${FOLDER}/find/source.ts`;
+const FINDER = `${FOLDER}/find/by-hand.ts`;
 
 export default {
   tests: ['operators/migrate'],
@@ -24,5 +28,10 @@ export default {
     { file: CLEANUP, was: "isArgument(parent, each, 'catch', 0)", becomes: 'false' },
     { file: CALLBACKS, was: ' || all.some(({ call }) => call === parent)', becomes: '' },
     { file: EXPIRIES, was: "if (node.type === 'Literal') return false;", becomes: '' },
+    { file: MANAGER, was: 'imports(value.source, source) === true', becomes: 'imports === null' },
+    { file: CLIENTS, was: 'returned.every(', becomes: 'returned.some(' },
+    { file: SOURCE, was: 'isProgram && mayBe(sourceType, path)', becomes: 'isProgram' },
+    { file: FINDER, was: '(isForEver ? 1 : 0)', becomes: '0' },
+    { file: PAIRS, was: 'return isCaught ? outer : call;', becomes: 'return call;' },
   ],
 };
