@@ -35,10 +35,17 @@ export class Locks {
 }
 `;
 
+/** A lock whose client is in another file, which all programs have beside them. */
+const IMPORTED = FORM.replace(/^.*\n.*\n/, "import { kv as redis } from './kv.mjs';\n").replace(
+  'f(key',
+  'g(key',
+);
+const CLIENT = "import { Redis } from 'ioredis';\nexport const kv = new Redis('redis://h:1');\n";
+
 /** Whole programs, one after another, inside of each other, and with lines lost, doubled or exchanged. */
 const program = fc
   .record({
-    parts: fc.array(fc.oneof(fc.constantFrom(...WHOLE), fc.constantFrom(FORM, APART)), {
+    parts: fc.array(fc.oneof(fc.constantFrom(...WHOLE), fc.constantFrom(FORM, APART, IMPORTED)), {
       minLength: 1,
       maxLength: 3,
     }),
@@ -85,7 +92,11 @@ async function campaignOf(seed: number, count: number): Promise<Campaign> {
       .map((text, i) => [`${i}.${['mjs', 'ts', 'cjs', 'tsx'][i % 4]}`, text]),
   );
   const manifest = '{"dependencies":{"redlock":"^5.0.0","redis-semaphore":"^5.0.0"}}';
-  const folder = folderOf({ ...Object.fromEntries(texts), 'package.json': manifest });
+  const folder = folderOf({
+    ...Object.fromEntries(texts),
+    'kv.mjs': CLIENT,
+    'package.json': manifest,
+  });
   return { folder, texts, before: await reportOf(folder) };
 }
 
