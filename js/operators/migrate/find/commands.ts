@@ -97,11 +97,13 @@ function isCollection(source: Source, receiver: Node): boolean {
 
 /** A name such as `setAsync`, `redisSet` or `SETNX` without its additions. */
 function verbName(name: string): string {
-  return name
+  const verb = name
     .replace(/(Async|Buffer|Promise|\$|P)$/, '')
     .replace(/^(async|redis)_?(?=[A-Z])/, '')
     .replace(/^p(?=[A-Z])/, '')
     .toLowerCase();
+  // A function of the service, such as `kvSetNX`.
+  return /[a-z]setnx$/.test(verb) && !/^[hm]setnx$/.test(verb) ? 'setnx' : verb;
 }
 
 /** The arguments, or the items of the one array that stands for them. */
