@@ -482,6 +482,7 @@ pub(super) fn run(seed: u64, kind: Kind, steps: Steps, is_told: bool) -> Run {
     simulation.steps = steps;
     let broken = std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run()));
     let broken = broken.err().map(|panic| text_of(&*panic));
+    (0..PROCESSES).for_each(|who| simulation.tell_executed(who));
     let story = simulation.story();
     Run { steps: simulation.steps, broken, story, acquired: simulation.acquired }
 }
