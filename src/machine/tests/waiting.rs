@@ -435,6 +435,49 @@ pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
     }
 }
 
+/// 1. B has two entries, and one of C that wants a share is between them. B's first gets the lock by a message, for a short
+///    lease, and is silent.
+/// 2. Plain commands of A take a share of the free lock. They know nothing of the record of B's grant. C shares it.
+/// 3. A gives its share back, since others wait, and C releases. Only now does a script find the lock free, and B has been
+///    silent since: its second entry costs no claim.
+#[test]
+pub(super) fn what_plain_commands_have_taken_since_is_no_sign_of_life() {
+    let mut crowd = Crowd::new(3);
+    crowd.server.watch(&[World::keys()]);
+    let first = crowd.held(0, 60_000);
+    let ask = |crowd: &mut Crowd, owner: &str, ttl_ms: u64| {
+        let (name, ttl, label) = ("a".to_owned(), ms(ttl_ms), owner.into());
+        let hold = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
+        let (wait, mode) = (Wait::Forever, Mode::Exclusive);
+        crowd.worlds[1].command(Command::Acquire { name, ttl, wait, label, hold, mode });
+        crowd.settle();
+    };
+    let share =
+        |world: &mut World, wait: Wait| world.acquire_as(10_000, wait, ONE_LEASE, Mode::SHARED);
+    ask(&mut crowd, "@first", 200);
+    let shared = share(&mut crowd.worlds[2], Wait::Forever);
+    crowd.settle();
+    ask(&mut crowd, "@second", 10_000);
+    crowd.worlds[0].release(first);
+    crowd.worlds[0].settle();
+    for who in [0, 2] {
+        crowd.worlds[who].pass(ms(201));
+    }
+    let given_back = share(&mut crowd.worlds[0], Wait::Never);
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Take { .. }))));
+    crowd.worlds[0].execute_one();
+    share(&mut crowd.worlds[2], Wait::Never);
+    crowd.worlds[2].settle();
+    crowd.worlds[0].settle();
+    assert_eq!(crowd.worlds[0].outcome(given_back), Some(&Outcome::Held));
+    let lease = crowd.worlds[2].lease(shared).0;
+    crowd.worlds[2].release(lease);
+    crowd.worlds[2].settle();
+    assert_eq!(crowd.server.violation(), None);
+    let left = crowd.server.snapshot(crowd.worlds[2].now, &World::keys());
+    assert_eq!((left.value, left.line), (None, Vec::new()));
+}
+
 #[test]
 fn the_queue_is_not_bypassed_when_the_key_is_gone() {
     for wait in [Wait::Never, Wait::Forever] {

@@ -492,11 +492,11 @@ impl Watch {
     /// Whether a silent claim of its process cost this waiter its entry.
     fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
         let client = client(&waiter.token);
-        // A plain command may have taken the lock since, which knows nothing of the record. This call has freed it.
+        // Plain commands may have taken the lock since, which know nothing of the record. Scripts then found the lock held, and may
+        // have let others share it. So the record stands until a script finds the lock free, or has freed it.
         let is_gone = |owner: &str| done.after.held_ms(owner).is_none();
-        let mut before = done.before.holders();
-        let by_plain = before.any(|(owner, _)| self.by_plain.contains(owner) && is_gone(owner));
-        let silent = self.silent.as_deref().filter(|_| done.before.is_free() || by_plain);
+        let is_freed = done.before.holders().all(|(owner, _)| is_gone(owner));
+        let silent = self.silent.as_deref().filter(|_| is_freed);
         let ended = |token: &str| done.before.held_ms(token).is_none();
         let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
         // If the clock was set back, a request may seem to come after now.

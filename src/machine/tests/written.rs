@@ -108,6 +108,14 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         waiting::a_manager_whose_claim_is_late_keeps_its_other_turns,
     ),
     (
+        "a release ends the record of an unclaimed grant, unless a script has found the lock free",
+        script(
+            "if not failure and is_open(lock) and serve_queue(lock)",
+            "if value then\n  lock.unclaimed = nil\nend\nif not failure and is_open(lock) and serve_queue(lock)",
+        ),
+        waiting::what_plain_commands_have_taken_since_is_no_sign_of_life,
+    ),
+    (
         "what was adopted under a chosen value is given back",
         Change::Machine(Defect::ChosenGivenBack),
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
