@@ -1,7 +1,7 @@
 //! The order in which waiting callers get a whole lock, as long as they meet no failures.
 
 use super::process::{Open, Process, Waits};
-use super::simulator::{Kind, Simulation};
+use super::simulator::{Kind, PROCESSES, Simulation};
 use crate::machine::queue_entry::Approach;
 use crate::machine::{LeaseId, OpId};
 use std::time::Duration;
@@ -48,10 +48,12 @@ impl Simulation {
         if matches!(self.kind, Kind::Cluster | Kind::Split) {
             return;
         }
-        let mut most = 0;
-        let kind = self.kind;
-        let ordered = self.processes.iter_mut().filter(|it| kind == Kind::Calm || it.is_ordered);
-        let open = ordered.flat_map(|process| process.open.values_mut());
+        let is_robbed: Vec<_> = (0..PROCESSES).map(|who| self.is_robbed(who, lock)).collect();
+        let (mut most, kind) = (0, self.kind);
+        let ordered = self.processes.iter_mut().zip(is_robbed).filter(|(process, is_robbed)| {
+            (kind == Kind::Calm || process.is_ordered) && !is_robbed
+        });
+        let open = ordered.flat_map(|(process, _)| process.open.values_mut());
         for Open { waits, .. } in open.filter(|open| open.lock == lock) {
             let Some(waits) = waits else { continue };
             if first.behind.contains(&waits.number) {
@@ -62,5 +64,17 @@ impl Simulation {
         self.demand(most <= overtaken_max(), || {
             format!("a caller was overtaken by {most} who called later")
         });
+    }
+
+    /// Whether a thief has taken the lock from a process of which the server knows nothing since: an entry stands for the
+    /// first caller alone, and the process makes one for the next when it learns that the first was served.
+    fn is_robbed(&self, who: usize, lock: usize) -> bool {
+        let world = &self.processes[who].world;
+        if !world.tokens.values().any(|token| self.is_victim(token)) {
+            return false;
+        }
+        let client = Some(world.machine.context.config.client.as_str());
+        let known = self.server.snapshot(self.now, &self.locks[lock].keys).tokens();
+        known.iter().all(|token| token.client() != client)
     }
 }

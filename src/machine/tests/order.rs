@@ -2,7 +2,7 @@
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{HoldTerms, OpId, Outcome, Protocol, Wait};
+use crate::machine::{Command, HoldTerms, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Mode};
 
 const TWO: Mode = Mode::permits(1, 2);
@@ -164,6 +164,37 @@ pub(super) fn a_release_waits_until_its_entry_can_be_moved_back() {
         served += 1;
         assert!(served <= 3 + 15, "{served} callers were served first");
     }
+}
+
+/// 1. A's callers W1 and W2 wait, with one entry for W1, and a caller of B behind them. A message grants the lock to W1.
+/// 2. C takes the lock away by force before the message arrives. B's caller gets it, and a caller of C waits.
+/// 3. A learns of both. Until then the server knew nothing of W2, whose entry has the position of its call all the same.
+#[test]
+pub(super) fn a_caller_behind_a_stolen_grant_has_the_position_of_its_call() {
+    let mut calls = Calls::behind_a_holder();
+    let [(_, stolen), (_, behind), (_, other)] =
+        [0, 0, 1].map(|who| calls.call_for(who, Mode::Exclusive, ONE_LEASE));
+    let mut crowd = calls.crowd;
+    let holder = *crowd.worlds[2].deadlines.keys().next().unwrap();
+    crowd.worlds[2].release(holder);
+    crowd.worlds[2].settle();
+    let (name, owners) = ("a".to_owned(), Vec::new());
+    crowd.worlds[2].command(Command::Force { name, foreign: false, owners });
+    crowd.worlds[2].settle();
+    crowd.worlds[1].settle();
+    assert!(crowd.has(1, other));
+    let later = crowd.worlds[2].acquire(10_000, Wait::Forever);
+    crowd.worlds[2].settle();
+    assert!(!crowd.has(0, stolen), "its message is on its way");
+    crowd.settle();
+    assert!(!crowd.has(0, behind));
+    for (who, op) in [(1, other), (0, behind), (2, later)] {
+        assert!(crowd.has(who, op), "{who} is served too late");
+        let lease = crowd.worlds[who].lease(op).0;
+        crowd.release(who, lease);
+    }
+    crowd.pass(ms(1_100));
+    crowd.assert_nothing_left();
 }
 
 #[test]

@@ -184,6 +184,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         messages::a_grant_from_before_the_clock_was_set_back_starts_no_hold,
     ),
     (
+        "the position of a caller is forgotten when the grant ahead of it is stolen",
+        Change::Machine(Defect::PositionForgotten),
+        order::a_caller_behind_a_stolen_grant_has_the_position_of_its_call,
+    ),
+    (
         "who waits for room stays where it first did, though its lock has moved",
         Change::Machine(Defect::WaitingElsewhere),
         cluster::who_waits_for_room_waits_where_its_lock_has_moved,
