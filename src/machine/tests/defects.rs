@@ -103,6 +103,8 @@ pub(super) enum Defect {
     OwnersHoldReleased,
     /// Who asks for an owner does not see that it has the lock elsewhere.
     OwnersHoldUnseen,
+    /// A grant that waits for replicas counts though its entry takes over a hold of its owner meanwhile.
+    ConfirmationOutlives,
     /// Closing leaves idle locks to expire.
     IdleKeptAtClose,
     /// A claim that is executed after the downgrade of its lock ends the lease.
@@ -265,6 +267,24 @@ pub(super) fn leave_queues(machine: &mut Machine, now: Mono, out: &mut Vec<Effec
         machine.handle(now, &mut first, Machine::leave_queues_to_take_over);
         first.append(out);
         *out = first;
+    }
+}
+
+/// The grants that wait for replicas, unless a take-over ends that.
+pub(super) fn confirming(machine: &Machine) -> Vec<(TokenId, (NodeId, Granted))> {
+    if !Defect::ConfirmationOutlives.is_on() {
+        return Vec::new();
+    }
+    let entries = machine.entries.iter();
+    entries.filter_map(|(id, entry)| Some((*id, **entry.confirming.as_ref()?))).collect()
+}
+
+/// Lets the entries that take something over go on waiting for replicas.
+pub(super) fn go_on_confirming(machine: &mut Machine, grants: Vec<(TokenId, (NodeId, Granted))>) {
+    for (id, grant) in grants {
+        if let Some(entry) = machine.entries.get_mut(&id).filter(|it| it.takes_over.is_some()) {
+            entry.confirming = Some(Box::new(grant));
+        }
     }
 }
 

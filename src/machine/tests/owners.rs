@@ -157,6 +157,40 @@ fn a_waiter_takes_over_what_its_owner_gets_and_leaves_the_queue() {
     [a, b, c].iter_mut().for_each(assert_idle);
 }
 
+/// 1. A's entry waits for its owner, and asks. Ahead of that a message grants it the lock, and a replica is to confirm that.
+/// 2. B takes this hold over for the same owner. The answer shows it, so A's entry takes it over in turn.
+/// 3. The replica confirms the grant of A's former token. If that counted, A's caller would have the lock under a token that
+///    no server has granted, with a fence below B's.
+#[test]
+pub(super) fn a_take_over_ends_the_confirmation_of_the_grant_before() {
+    let (mut a, mut b, mut c) = three();
+    a.machine.context.config.confirm = true;
+    let plain = c.acquire(10_000, Wait::Never);
+    c.settle();
+    let op = ask(&mut a, Wait::Forever);
+    a.settle();
+    for world in [&mut a, &mut b, &mut c] {
+        world.pass(ms(700));
+    }
+    assert_eq!(a.wire.len(), 1, "it polls");
+    c.release(c.lease(plain).0);
+    c.settle();
+    assert!(a.receive_one() && a.confirms.len() == 1);
+    let (_, fence) = take(&mut b);
+    a.answer_one();
+    a.confirm(true);
+    assert_eq!(a.outcome(op), None);
+    a.settle();
+    let (held, later) = a.lease(op);
+    assert!(later > fence);
+    b.settle();
+    assert_eq!(b.lost.len(), 1);
+    a.release(held);
+    pass([&mut a, &mut b, &mut c], 1_100);
+    assert_eq!(holder(&a), None);
+    [a, b, c].iter_mut().for_each(assert_idle);
+}
+
 /// A hold of an owner is neither handed off to another caller of its process, nor is any other given to the owner: the token
 /// in the store must tell whose it is.
 #[test]

@@ -412,7 +412,9 @@ impl World {
         let elsewhere = if let Err(Failure::Moving(to)) = reply { Some(to) } else { None };
         let epoch = defects::hide_epoch(&mut self.machine, front, &reply);
         let affirms = matches!(reply, Ok(Reply::Owner(true) | Reply::Granted { .. }));
+        let confirming = defects::confirming(&self.machine);
         self.machine.handle_reply(self.now, front, request, reply, &mut out);
+        defects::go_on_confirming(&mut self.machine, confirming);
         defects::leave_queues(&mut self.machine, self.now, &mut out);
         if let Some(epoch) = epoch {
             self.machine.servers.at(front).data.epoch = epoch;

@@ -169,6 +169,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         owners::entries_of_one_owner_do_not_chase_each_other,
     ),
     (
+        "a grant that waits for replicas counts though its entry takes another hold over",
+        Change::Machine(Defect::ConfirmationOutlives),
+        owners::a_take_over_ends_the_confirmation_of_the_grant_before,
+    ),
+    (
         "a manager does not ask about its other holds under a chosen value that it has released",
         Change::Machine(Defect::ChosenReleaseUntold),
         values::the_other_holder_of_a_released_value_learns_at_once_that_it_is_gone,
