@@ -8,8 +8,9 @@ use std::time::Duration;
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How many replication ids are remembered. Forgetting one only makes its fences jump.
 const IDS_KEPT: usize = 64;
-/// Clocks drift apart by one part in this many: an old reading is worth as much less than a new one.
-const CLOCKS_APART: i128 = 10_000;
+/// Clocks drift apart by one part in this many, as NTP corrects each of two by half of that at most: an old reading is worth
+/// as much less than a new one.
+const CLOCKS_APART: i128 = 1_000;
 /// How far, in µs, a fence of a new counter may be ahead of the clock.
 const FENCE_AHEAD_US: u64 = 1_000;
 /// How far, in µs, the counter may be ahead of the clock until fences are reserved one by one.
@@ -237,6 +238,20 @@ mod tests {
             probe(1);
             assert_eq!(probe(at_us), (epoch_us, false));
             assert_eq!(probe(at_us + 1), (epoch_us, false));
+        }
+    }
+
+    /// NTP corrects a server's clock by half a ms a second. The first reading was the least delayed one.
+    #[test]
+    fn callers_have_the_present_time_of_a_clock_that_is_being_corrected() {
+        let mut data = ServerData::default();
+        let shows = |us: u64| 1_000_000 + us + us / 2_000;
+        for us in (0..3_600_000_000).step_by(1_000_000) {
+            let (sent, delay_us) = (Mono::from_micros(us), if us == 0 { 0 } else { 100 });
+            let read = ServerTime::from_micros(shows(us + delay_us));
+            data.compare_clocks(Mono::from_micros(us + 2 * delay_us), sent, read);
+            let known = data.server_time(sent).map_or(0, ServerTime::as_micros);
+            assert!(known.abs_diff(shows(us)) <= 600, "{known} after {us} µs");
         }
     }
 }

@@ -943,9 +943,9 @@ fn call_time_error_us(delays_us: [u64; 2]) -> u64 {
 #[test]
 fn the_call_time_follows_the_clock_reading_with_the_least_delay() {
     assert_eq!(call_time_error_us([5_000, 1_000]), 1_000);
-    // In half a second clocks run apart by 50 µs: the newer reading is preferred if it is as good but for that.
-    assert_eq!(call_time_error_us([1_000, 1_050]), 1_050);
-    assert_eq!(call_time_error_us([1_000, 1_051]), 1_000);
+    // In half a second clocks run apart by 500 µs: the newer reading is preferred if it is as good but for that.
+    assert_eq!(call_time_error_us([1_000, 1_500]), 1_500);
+    assert_eq!(call_time_error_us([1_000, 1_501]), 1_000);
 }
 
 #[test]
