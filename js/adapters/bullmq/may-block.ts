@@ -4,6 +4,7 @@ import type { Job, MinimalQueue } from 'bullmq';
 import { checkFunction, show } from '../../base/checks.js';
 import { argumentError, LockConnectionError } from '../../base/errors.js';
 import type { LockManager } from '../../manager/manager.js';
+import { AgeOf } from './age-of.js';
 import {
   checkMayBlock,
   type JobProcessor,
@@ -61,9 +62,11 @@ export function mayBlock<Data = any, Result = any, Name extends string = string>
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   checkProcessor(processor);
-  const stallTimeoutOf = checkMayBlock(options) as StallTimeoutOf;
-  /** The workers that are known to have their locks where `locks` looks for them. */
-  const known = new WeakSet<MinimalQueue>();
+  const keeping: Keeping = {
+    stallTimeoutOf: checkMayBlock(options) as StallTimeoutOf,
+    known: new WeakSet(),
+    ages: new AgeOf(),
+  };
   const kept: JobProcessor<Data, Result, Name> = async (job, token, signal) => {
     const lease = await begin(locks, job as Job, token, { stallTimeoutOf, known });
     try {
@@ -81,13 +84,14 @@ interface Keeping {
   readonly stallTimeoutOf: StallTimeoutOf;
   readonly known: WeakSet<MinimalQueue>;
 }
+  readonly ages: AgeOf;
 
 /** Begins to keep a job, unless it is another worker's by now. */
 async function begin(
   locks: LockManager,
   job: Job,
   given: unknown,
-  { stallTimeoutOf, known }: Keeping,
+  { stallTimeoutOf, known, ages }: Keeping,
 ): Promise<ForeignLease> {
   const queue = queueOf(job);
   const ttl = queue.opts.lockDuration;
@@ -104,7 +108,7 @@ async function begin(
     );
   }
   const key = lockKeyOf(queue, job);
-  const age = Math.max(0, Date.now() - (job.processedOn ?? 0));
+  const age = ages.of(job.processedOn ?? 0);
   const lease = await locks.keepForeign({
     key,
     value,

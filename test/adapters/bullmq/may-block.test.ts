@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import { afterEach, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, mock, test } from 'node:test';
 import { DelayedError, type Job, Queue, WaitingError, Worker, type WorkerOptions } from 'bullmq';
 import { connectLazily } from 'holdfast';
 import { type JobProcessor, type MayBlockOptions, mayBlock, oneAtATime } from 'holdfast/bullmq';
@@ -220,6 +220,34 @@ test('a job that begins late, and is still its worker’s, runs', async () => {
   const kept = mayBlock(locks, async () => 'done');
   assert.equal(await kept(job, 'mine', undefined), 'done');
   await job.moveToCompleted('done', 'mine', false);
+});
+
+test('a job that begins late does not run elsewhere as well, though the clock was set meanwhile', async () => {
+  const worker = new Worker(queue.name, null, { connection: connection(), ...STALLS });
+  workers.push(worker);
+  const runs: string[] = [];
+  const kept = mayBlock(locks, async (job) => {
+    runs.push(job.id ?? '');
+  });
+  const clock = Date.now;
+  for (const [ms, id] of [
+    [0, '1'],
+    [-3_600_000, '2'],
+    [3_600_000, '3'],
+  ] as const) {
+    await queue.add('job', {});
+    const job = (await worker.getNextJob(id)) as Job;
+    // As if another worker had got it by now.
+    if (id !== '1') await server.admin.set(`bull:${queue.name}:${id}:lock`, 'another');
+    await sleep(LOCK_MS / 2);
+    mock.method(Date, 'now', () => clock() + ms);
+    const run = kept(job, id, undefined);
+    if (id === '1') await run;
+    else
+      await assert.rejects(run, /is not active under this worker's token any more/, `by ${ms} ms`);
+    mock.restoreAll();
+  }
+  assert.deepEqual(runs, ['1']);
 });
 
 /** What a processor does with its job before it blocks for longer than the lock; then the job comes a second time. */
