@@ -68,7 +68,7 @@ export function mayBlock<Data = any, Result = any, Name extends string = string>
     ages: new AgeOf(),
   };
   const kept: JobProcessor<Data, Result, Name> = async (job, token, signal) => {
-    const lease = await begin(locks, job as Job, token, { stallTimeoutOf, known });
+    const lease = await begin(locks, job as Job, token, keeping);
     try {
       return await processor(job, token, signal);
     } finally {
@@ -82,9 +82,10 @@ export function mayBlock<Data = any, Result = any, Name extends string = string>
 
 interface Keeping {
   readonly stallTimeoutOf: StallTimeoutOf;
+  /** The workers that are known to have their locks where `locks` looks for them. */
   readonly known: WeakSet<MinimalQueue>;
-}
   readonly ages: AgeOf;
+}
 
 /** Begins to keep a job, unless it is another worker's by now. */
 async function begin(
@@ -97,15 +98,14 @@ async function begin(
   const ttl = queue.opts.lockDuration;
   if (given !== undefined && typeof given !== 'string') {
     // The handler of oneAtATime gets a lock in place of the token.
-    throw new TypeError(
-      'mayBlock wraps the processor of a Worker: write mayBlock(locks, oneAtATime(…)), not the reverse',
-    );
+    const message =
+      'mayBlock wraps the processor of a Worker: write mayBlock(locks, oneAtATime(…)), not the reverse';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   const value = given ?? job.token;
   if (ttl === undefined || value === undefined) {
-    throw new TypeError(
-      `mayBlock needs a job that a Worker of BullMQ has started; job ${job.id} has no lock`,
-    );
+    const message = `mayBlock needs a job that a Worker of BullMQ has started; job ${job.id} has no lock`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   const key = lockKeyOf(queue, job);
   const age = ages.of(job.processedOn ?? 0);

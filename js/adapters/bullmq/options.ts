@@ -1,7 +1,8 @@
 /** The options of `oneAtATime` and `mayBlock`, and the types of their handlers and processors. */
 
 import type { Job } from 'bullmq';
-import { checkObject, checkText, checkWholeNumber } from '../../base/checks.js';
+import { checkObject, checkText, checkWholeNumber, show } from '../../base/checks.js';
+import { argumentError } from '../../base/errors.js';
 import { type Duration, milliseconds } from '../../base/time.js';
 import type { Lock } from '../../lock/lock.js';
 import type { AcquireOptions } from '../../lock/options.js';
@@ -93,9 +94,17 @@ export type StallTimeoutOf = (job: Job) => number | undefined;
 /** @internal */
 export function checkMayBlock(options: unknown): StallTimeoutOf {
   const { stallTimeout } = checkObject<MayBlockOptions>(options, ['stallTimeout'], 'mayBlock');
-  if (typeof stallTimeout === 'function') return (job) => checkStallTimeout(stallTimeout(job));
+  if (typeof stallTimeout === 'function') return (job) => checkAnswer(stallTimeout(job), job);
   const ms = stallTimeout === undefined ? undefined : checkStallTimeout(stallTimeout);
   return () => ms;
+}
+
+/** Checks what the function of the caller has answered. */
+function checkAnswer(given: unknown, { id }: Job): number {
+  if (typeof given === 'number' || typeof given === 'string')
+    return checkStallTimeout(given as Duration);
+  const message = `the function stallTimeout must answer ms or a text such as '2m', got ${show(given)} for job ${id}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 function checkStallTimeout(given: Duration): number {

@@ -1,6 +1,8 @@
 /** A job's queue. Its property is protected in BullMQ, and its parts differ between the versions. */
 
 import type { Job, MinimalQueue } from 'bullmq';
+import { show } from '../../base/checks.js';
+import { argumentError } from '../../base/errors.js';
 
 /** The part of BullMQ's client that is used here: the client of version 6, or ioredis, whose commands are methods. @internal */
 export interface Client {
@@ -18,9 +20,12 @@ export type QueueOfJob = MinimalQueue & {
   readonly backend?: { readonly client?: Promise<Client> };
 };
 
-/** @internal */
+/** The queue of a job, which is checked to be one. @internal */
 export function queueOf(job: Job): QueueOfJob {
-  return (job as unknown as { readonly queue: QueueOfJob }).queue;
+  const { queue } = ((job as Job | null | undefined) ?? {}) as { readonly queue?: QueueOfJob };
+  if (typeof queue?.toKey === 'function') return queue;
+  const message = `the processor needs a job that a Worker of BullMQ has started, got ${show(job)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 /** BullMQ's client; undefined if the queue is not in Redis. @internal */

@@ -434,3 +434,49 @@ test('wrong arguments get an error that tells what to do', async () => {
     /needs a job that a Worker of BullMQ has started; job 1/,
   );
 });
+
+test('what is no job gets an error that says so, before anything is sent', async () => {
+  await until(() => locks.stats().held === 0, 'the end of all renewals');
+  const before = locks.stats().requests;
+  const none = { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' };
+  const processors = [
+    mayBlock(locks, async () => {}),
+    oneAtATime(
+      locks,
+      () => 'key',
+      async () => {},
+    ),
+  ];
+  for (const processor of processors) {
+    for (const wrong of [undefined, null, {}, 'job', { queue: {} }]) {
+      const run = processor(wrong as never, 'token', undefined);
+      await assert.rejects(run, {
+        ...none,
+        message: /needs a job that a Worker of BullMQ has started/,
+      });
+    }
+  }
+  const manual = new Worker(queue.name, null, { connection: connection(), ...STALLS });
+  workers.push(manual);
+  await queue.add('job', {});
+  const job = (await manual.getNextJob('token')) as Job;
+  for (const answer of [undefined, null, {}, Promise.resolve(5)]) {
+    const kept = mayBlock(locks, async () => {}, { stallTimeout: () => answer as never });
+    const message =
+      /^the function stallTimeout must answer ms or a text such as '2m', got .* for job 1$/;
+    await assert.rejects(kept(job, 'token', undefined), { ...none, message });
+  }
+  const stallTimeout = null as never;
+  assert.throws(() => mayBlock(locks, async () => {}, { stallTimeout }), none);
+  assert.throws(
+    () =>
+      oneAtATime(
+        locks,
+        () => 'key',
+        async () => {},
+        { stallTimeout },
+      ),
+    none,
+  );
+  assert.equal(locks.stats().requests, before);
+});
