@@ -488,7 +488,11 @@ impl Leases {
     /// The server denies that the lease owns the lock.
     pub(super) fn denied(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
-        let reason = held.notice.unwrap_or(LossReason::Expired);
+        let reason = match held.origin {
+            // Its code has released it, as a rule, and knows of that.
+            Origin::Foreign => LossReason::Ended,
+            _ => held.notice.unwrap_or(LossReason::Expired),
+        };
         Some(Loss { id, reason, give_back: GiveBack::IfUncertain })
     }
 

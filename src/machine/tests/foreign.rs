@@ -100,7 +100,7 @@ pub(super) fn a_value_that_has_changed_is_renewed_no_more() {
     run(&mut world, 100);
     assert_eq!(value(&world).as_deref(), Some("worker 2"));
     assert!(left_ms(&world) <= 400, "another's lease was lengthened");
-    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+    assert_eq!(world.lost, [(lease, LossReason::Ended)]);
     run(&mut world, 10_000);
     assert_eq!((value(&world), world.machine.stats().lost), (None, 0));
     assert_idle(&mut world);
