@@ -2,10 +2,13 @@
 
 import { type ErrorContext, toError } from '../lock/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
+import type { LockHandle } from '../native/handles.js';
 import {
+  CLOSED_LOSS,
   extendOperation,
   isGrant,
   keepForeignOperation,
+  LossCode,
   OutcomeCode,
   readGrant,
   releaseOperation,
@@ -23,18 +26,28 @@ export interface ForeignLock {
   readonly stallTimeout: number;
 }
 
+/** Why a lease of other code is renewed no more, though its key may have its value still. @internal */
+export type UnkeptReason = 'closed' | 'expired' | 'stalled';
+
 /** The lease of other code that is renewed as long as its key has its value. @internal */
-export class ForeignLease {
+export class ForeignLease implements LockHandle {
   readonly #channel: NativeChannel;
   readonly #errors: ErrorContext;
   readonly #key: string;
-  readonly #lease: number;
+  readonly lease: number;
+  /** It belongs to a hold of other code, whose age tells nothing. */
+  readonly since = 0;
+  readonly lasts = true;
+  place = 0;
+  #isOver = false;
+  #unkept: UnkeptReason | undefined;
+  #tell: ((reason: UnkeptReason) => void) | undefined;
 
   private constructor(channel: NativeChannel, errors: ErrorContext, key: string, lease: number) {
     this.#channel = channel;
     this.#errors = errors;
     this.#key = key;
-    this.#lease = lease;
+    this.lease = lease;
   }
 
   /** Begins to renew it, without a request before a third of the lease is over. */
@@ -45,7 +58,9 @@ export class ForeignLease {
   ): Promise<ForeignLease> {
     const outcome = await channel.submit(keepForeignOperation(key, value, times));
     if (!isGrant(outcome)) throw toError(outcome, errors, 'keep', key);
-    return new ForeignLease(channel, errors, key, readGrant(outcome).lease);
+    const lease = new ForeignLease(channel, errors, key, readGrant(outcome).lease);
+    channel.watch(lease);
+    return lease;
   }
 
   /** The server, without login. */
@@ -59,14 +74,48 @@ export class ForeignLease {
    * @throws LockConnectionError, LockServerError if that is unknown.
    */
   async renew(): Promise<boolean> {
-    const outcome = await this.#channel.submit(extendOperation(this.#lease));
+    const outcome = await this.#channel.submit(extendOperation(this.lease));
     if (outcome.code === OutcomeCode.Lost) return false;
     if (outcome.code === OutcomeCode.Done) return true;
     throw toError(outcome, this.#errors, 'keep', this.#key);
   }
 
+  /** Has `tell` called, once, if the renewal ends before `end`, and not because the key is gone or has another value. */
+  onUnkept(tell: (reason: UnkeptReason) => void): void {
+    this.#tell = tell;
+    if (this.#unkept !== undefined) tell(this.#unkept);
+  }
+
+  /** @internal */
+  lose(reason: number): () => void {
+    // Its code has released the key, or another has it by now.
+    if (reason === LossCode.Ended) return () => {};
+    const unkept = reasonOf(reason);
+    if (unkept === 'closed' && this.#isOver) return () => {};
+    this.#unkept = unkept;
+    return () => this.#tell?.(unkept);
+  }
+
+  /** Its code need not keep this object. @internal */
+  standIn(): undefined {
+    return undefined;
+  }
+
+  /** @internal */
+  abandon(): () => void {
+    return () => {};
+  }
+
   /** Renews it no more. The key stays as it is. */
   end(): void {
-    void this.#channel.submit(releaseOperation(this.#lease, false));
+    this.#isOver = true;
+    // A loss from before, while the event loop was blocked, is read ahead of this outcome.
+    const ended = this.#channel.submit(releaseOperation(this.lease, false));
+    void ended.then(() => this.#channel.forget(this));
   }
+}
+
+function reasonOf(loss: number): UnkeptReason {
+  if (loss === CLOSED_LOSS) return 'closed';
+  return loss === LossCode.Stalled ? 'stalled' : 'expired';
 }

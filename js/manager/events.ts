@@ -32,6 +32,7 @@ export type LockWarningCode =
   | 'WARN_LOCK_SAME_SERVER'
   | 'WARN_LOCK_SCRIPTS'
   | 'WARN_LOCK_TARGET'
+  | 'WARN_LOCK_UNKEPT'
   | 'WARN_LOCK_UNRELEASED';
 
 /**

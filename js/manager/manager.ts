@@ -498,7 +498,7 @@ export class LockManager extends EventEmitter implements AsyncDisposable {
 
   /**
    * Renews the lease of other code as long as its key has this value: it is never taken, and never released. It ends without
-   * notice when the value is another or the key is gone, and when the manager is closed. `stallTimeout` is the manager's if it
+   * notice when the value is another or the key is gone; what else ends it is told by `onUnkept`. `stallTimeout` is the manager's if it
    * is undefined.
    *
    * @internal

@@ -1,5 +1,6 @@
 /** The warnings of a manager, with advice. */
 
+import type { UnkeptReason } from '../acquire/foreign.js';
 import { NoticeCode } from '../native/records.js';
 import type { LockWarningCode } from './events.js';
 import type { ServerAbilities } from './stats.js';
@@ -129,6 +130,25 @@ export function unreleasedWarning(lock: string, error: unknown): Warning {
     'if it is held still, it ends with its lease; docs/operations.md says what each error means';
   const message = `the release of lock "${lock}", which awaitRelease: false does not await, has failed: ${reason}; ${advice}`;
   return { ...warning('WARN_LOCK_UNRELEASED', message), lock, subject: `unreleased ${lock}` };
+}
+
+/** What ends the renewal of other code's lease, and what to do. */
+const UNKEPT: Readonly<Record<UnkeptReason, (server: string) => string>> = {
+  closed: () => 'its manager was closed; close the workers first',
+  expired: (server) =>
+    `${server} has not renewed it in time; see to the connection, and to the rights of its user to this key`,
+  stalled: () =>
+    'it has blocked the event loop for stallTimeout; allow it more if it was not stuck',
+};
+
+/** The warning for the lease of a job that is renewed no more while it runs; once for each run. @internal */
+export function unkeptJobWarning(
+  { what, lock, run }: { readonly what: string; readonly lock: string; readonly run: string },
+  reason: UnkeptReason,
+  server: string,
+): Warning {
+  const message = `${what} is kept no more while it runs, so another worker may run it as well: ${UNKEPT[reason](server)}`;
+  return { ...warning('WARN_LOCK_UNKEPT', message), lock, subject: `unkept ${lock} ${run}` };
 }
 
 /** The warning for an answer to an Idempotency-Key that could not be stored; once for a manager. @internal */

@@ -36,6 +36,7 @@ export const WARNING_CODES = Object.keys({
   WARN_LOCK_SAME_SERVER: 0,
   WARN_LOCK_SCRIPTS: 0,
   WARN_LOCK_TARGET: 0,
+  WARN_LOCK_UNKEPT: 0,
   WARN_LOCK_UNRELEASED: 0,
 } satisfies Record<LockWarningCode, 0>) as readonly LockWarningCode[];
 

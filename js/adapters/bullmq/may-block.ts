@@ -4,6 +4,7 @@ import type { Job, MinimalQueue } from 'bullmq';
 import { checkFunction, show } from '../../base/checks.js';
 import { argumentError, LockConnectionError } from '../../base/errors.js';
 import type { LockManager } from '../../manager/manager.js';
+import { unkeptJobWarning } from '../../manager/warnings.js';
 import { AgeOf } from './age-of.js';
 import {
   checkMayBlock,
@@ -127,6 +128,10 @@ async function begin(
       throw error;
     }
   }
+  lease.onUnkept((reason) => {
+    const what = `job ${job.id} of the queue "${queue.name}"`;
+    locks.warn(unkeptJobWarning({ what, lock: key, run: value }, reason, lease.server));
+  });
   return lease;
 }
 
