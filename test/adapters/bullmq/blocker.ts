@@ -2,6 +2,7 @@
 
 import * as bullmq6 from 'bullmq';
 import * as bullmq5 from 'bullmq5';
+import * as bullmq510 from 'bullmq510';
 import { connect } from 'holdfast';
 import { type JobProcessor, mayBlock, oneAtATime } from 'holdfast/bullmq';
 import { Redis } from 'ioredis';
@@ -11,7 +12,7 @@ const [, , url = '', text = '{}'] = process.argv;
 const {
   name,
   blockMs,
-  version = 6,
+  version = '6',
   isKept = true,
   keyed,
   stallTimeout,
@@ -43,7 +44,8 @@ async function main(): Promise<void> {
     port: Number(new URL(url).port),
     maxRetriesPerRequest: null,
   };
-  const Worker = (version === 5 ? bullmq5 : bullmq6).Worker as typeof bullmq6.Worker;
+  const versions = { '5.10': bullmq510, '5': bullmq5, '6': bullmq6 };
+  const Worker = versions[version].Worker as unknown as typeof bullmq6.Worker;
   const worker = new Worker(name, processor, { connection, ...options });
   worker.on('error', () => {});
   worker.on('ready', () => console.log('ready'));

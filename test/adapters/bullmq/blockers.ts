@@ -19,8 +19,8 @@ export interface BlockerOptions
   readonly name: string;
   /** How long each job blocks. */
   readonly blockMs: number;
-  /** That of BullMQ. */
-  readonly version?: 5 | 6;
+  /** That of BullMQ: the oldest, and the newest of each number. */
+  readonly version?: '5.10' | '5' | '6';
   readonly isKept?: boolean;
   /** Whether one job of a key runs at a time. */
   readonly keyed?: boolean;

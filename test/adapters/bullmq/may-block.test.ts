@@ -82,7 +82,9 @@ async function begins(): Promise<string[]> {
 
 const OTHER_WAYS: Record<string, Partial<BlockerOptions>> = {
   'of BullMQ 6': {},
-  'of BullMQ 5': { version: 5 },
+  'of BullMQ 5': { version: '5' },
+  'of BullMQ 5.10': { version: '5.10' },
+  'of BullMQ 5.10 without its own renewal': { version: '5.10', skipLockRenewal: true },
   'without renewal by BullMQ': { skipLockRenewal: true },
   'with a hash tag in the prefix of the queue': { prefix: '{jobs}' },
 };
