@@ -4,6 +4,7 @@
 //! all its schedules: it shows that the rules are right, and that each is needed, since every variant that
 //! breaks a rule breaks a promise.
 
+mod foreign;
 mod lock;
 mod owner;
 mod quorum_fence;
