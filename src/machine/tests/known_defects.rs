@@ -2,8 +2,33 @@
 
 use super::defects::{Change, Defect, script};
 use super::simulator::Kind;
+use super::written::KEEPS_FOREIGN;
 
 pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
+    // Other code's leases.
+    (
+        "other code's lease is renewed under another value",
+        Kind::Steady,
+        script(KEEPS_FOREIGN, "if redis.call('EXISTS', lock_key) == 0 then\n  return 0"),
+    ),
+    (
+        "other code's lock is taken when it is gone",
+        Kind::Steady,
+        script(
+            KEEPS_FOREIGN,
+            "redis.call('SET', lock_key, value, 'NX', 'PX', ttl_ms)\nif redis.call('GET', lock_key) ~= value then\n  return 0",
+        ),
+    ),
+    (
+        "other code's lock gets an end",
+        Kind::Steady,
+        script("if left_ms >= 0 and left_ms < ttl_ms then", "if left_ms < ttl_ms then"),
+    ),
+    (
+        "what is renewed for other code is released",
+        Kind::Steady,
+        Change::Machine(Defect::ForeignReleased),
+    ),
     // Owners.
     (
         "a release compares the owner, and not its hold",

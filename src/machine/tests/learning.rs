@@ -1,5 +1,6 @@
 //! What holders learn in the schedules of the simulator, and how soon, once everything is answered.
 
+use super::kept::is_kept;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
 use crate::machine::LeaseId;
@@ -116,6 +117,7 @@ impl Simulation {
         let believes = process.believed(self.now).any(|(other, _)| other == lease);
         let token = process.token_of(lease);
         let has = |lock: usize| self.owners_of(lock).contains(&token);
-        believes && !exported && !(0..self.locks.len()).any(has) && !self.is_victim(&token)
+        let kept = is_kept(&process.world, lease);
+        believes && !exported && !kept && !(0..self.locks.len()).any(has) && !self.is_victim(&token)
     }
 }

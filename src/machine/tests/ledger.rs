@@ -193,6 +193,7 @@ impl Simulation {
             known.extend(believed.map(|(it, left)| (process.token_of(it), left + left / 100)));
         }
         change(self);
+        self.forget_jobs();
         let owners: BTreeSet<_> =
             (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         for (token, left) in known {

@@ -16,6 +16,7 @@ mod foreign;
 mod handoff;
 mod idling;
 mod internals;
+mod kept;
 mod known_defects;
 mod learning;
 mod ledger;

@@ -1,6 +1,7 @@
 //! The invariants of every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
 use super::callers::is_chosen;
+use super::kept::is_kept;
 use super::ledger::Lock;
 use super::process::{OpKind, Process, knows, knows_chosen};
 use super::server::Server;
@@ -34,6 +35,7 @@ impl Simulation {
         self.processes.iter_mut().for_each(Process::see_idle_locks);
         self.check_calls();
         self.check_holders();
+        self.check_jobs();
         if self.is_steady() {
             self.check_lengthened();
         }
@@ -62,7 +64,7 @@ impl Simulation {
             let machine = &process.world.machine;
             for (lease, _) in process.believed(self.now) {
                 let id = lease.token_id();
-                if exported(id) {
+                if exported(id) || is_kept(&process.world, lease) {
                     continue;
                 }
                 let keys = machine.leases.get(id).map(|held| &held.keys);
@@ -171,6 +173,7 @@ impl Simulation {
         self.server.set_moving(false);
         self.settle_cluster();
         self.unite();
+        self.end_jobs();
         let bound = self.now + self.bound();
         let mut busy = true;
         while busy {

@@ -4,6 +4,7 @@
 //! 1`. Time is virtual, and the scripts are the published ones.
 
 use super::cluster_servers::Cluster;
+use super::kept::Jobs;
 use super::ledger::{Forgotten, Lock};
 use super::member::Destination;
 use super::process::{Held, OpKind, Open, Process};
@@ -76,6 +77,8 @@ pub(super) struct Simulation {
     /// Where on several servers its keys are.
     pub(super) cluster: Option<Cluster>,
     pub(super) locks: Vec<Lock>,
+    /// The locks of other code that processes keep.
+    pub(super) jobs: Jobs,
     pub(super) processes: Vec<Process>,
     started: usize,
     /// Requests of connections that are gone, where they go, and when they arrive all the same.
@@ -142,6 +145,7 @@ impl Simulation {
             server,
             cluster: None,
             locks: names[..count].iter().map(|name| Lock::new(name)).collect(),
+            jobs: Jobs::default(),
             processes: Vec::new(),
             started: 0,
             late: Vec::new(),
@@ -196,6 +200,7 @@ impl Simulation {
                 let executed = self.server.executed();
                 self.step();
                 self.act_for_owners(index);
+                self.act_for_jobs(index);
                 self.check();
                 if self.server.executed() > executed {
                     self.check_tokens();

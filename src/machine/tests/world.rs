@@ -91,7 +91,7 @@ pub(super) struct World {
     pub(super) probes: usize,
     pub(super) stopped: bool,
     next_op: u32,
-    last_sent: RequestId,
+    pub(super) last_sent: RequestId,
     /// Operations whose ids may be reused, the latest first, as JavaScript does.
     free_ops: Vec<OpId>,
     /// Lost requests that may still arrive.

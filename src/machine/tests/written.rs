@@ -8,7 +8,7 @@ use super::{
 use crate::protocol::script::Script;
 
 /// The beginning of the script that renews other code's lease.
-const KEEPS_FOREIGN: &str = "if redis.call('GET', lock_key) ~= value then\n  return 0";
+pub(super) const KEEPS_FOREIGN: &str = "if redis.call('GET', lock_key) ~= value then\n  return 0";
 
 /// Each defect, and the schedule that finds it.
 const WRITTEN: &[(&str, Change, fn())] = &[
