@@ -122,8 +122,10 @@ async function begin(
       await confirm(lease, job, queue, { key, value, ttl });
     known.add(queue);
   } catch (error) {
-    // A worker that cannot reach the server for a moment still runs a job that is surely its own.
-    if (!(error instanceof LockConnectionError) || age >= ttl) {
+    // A worker that cannot reach the server for a moment still runs a job that is surely its own. Without an answer it may
+    // have been stopped for longer than its lock lasted.
+    const isOwn = error instanceof LockConnectionError && ages.of(job.processedOn ?? 0) < ttl;
+    if (!isOwn) {
       lease.end();
       throw error;
     }

@@ -252,6 +252,32 @@ test('a job that begins late does not run elsewhere as well, though the clock wa
   assert.deepEqual(runs, ['1']);
 });
 
+test('a worker that gets no answer runs a job as long as its lock lasts, and no longer', async () => {
+  const impatient = await connect(server.url, { commandTimeout: 200 });
+  const manual = new Worker(queue.name, null, { connection: connection(), lockDuration: 60_000 });
+  workers.push(manual);
+  const runs: string[] = [];
+  const clock = Date.now;
+  for (const [id, stopped] of [
+    ['1', 0],
+    ['2', 60_000],
+  ] as const) {
+    await queue.add('job', {});
+    const job = (await manual.getNextJob('mine')) as Job;
+    const kept = mayBlock(impatient, async () => {
+      runs.push(id);
+    });
+    await server.admin.call('CLIENT', 'PAUSE', '700', 'ALL');
+    const run = kept(job, 'mine', undefined);
+    // As if the process was stopped while it asked.
+    mock.method(Date, 'now', () => clock() + stopped);
+    if (stopped === 0) await run;
+    else await assert.rejects(run, { name: 'LockConnectionError' });
+    mock.restoreAll();
+  }
+  assert.deepEqual(runs, ['1']);
+});
+
 /** What a processor does with its job before it blocks for longer than the lock; then the job comes a second time. */
 const MOVES: Record<string, (job: Job, token?: string) => Promise<Error>> = {
   'moved to the delayed ones': async (job, token) => {
