@@ -10,11 +10,12 @@ import { sleep, until } from '../support/wait.js';
 import type { Feature, Preparation, Promised, Scene } from './feature.js';
 import { COMMAND_MS, warmUp } from './holding.js';
 
-const LOCK_MS = 3_000;
+/** Ten round trips of a busy machine, whose proxy has one thread for sixteen cases, and the patience of a command. */
+const LOCK_MS = 6_000;
 const STALLS = { lockDuration: LOCK_MS, stalledInterval: 300, skipLockRenewal: true };
 /** Longer than the lock, so that the job is lost without a renewal. */
-const JOB_MS = 3_400;
-const ENDED_MS = 20_000;
+const JOB_MS = 6_600;
+const ENDED_MS = 25_000;
 
 interface Client {
   readonly locks: LockManager;
