@@ -87,6 +87,7 @@ const OTHER_WAYS: Record<string, Partial<BlockerOptions>> = {
   'of BullMQ 5.10 without its own renewal': { version: '5.10', skipLockRenewal: true },
   'without renewal by BullMQ': { skipLockRenewal: true },
   'with a hash tag in the prefix of the queue': { prefix: '{jobs}' },
+  'with another prefix of the queue': { prefix: 'app:jobs' },
 };
 for (const [what, options] of Object.entries(OTHER_WAYS)) {
   test(`a job that blocks for four times its lock runs once, in workers ${what}`, async () => {
@@ -369,6 +370,14 @@ test('the processor gets what BullMQ gives it, and is asked for a signal as befo
   assert.deepEqual(seen, ['tea', true, true]);
   assert.equal(mayBlock(locks, async () => {}).length, 0);
   assert.equal(mayBlock(locks, async (_job, _token) => {}).length, 2);
+});
+
+test('the prefix of the manager is none of the locks of jobs', async () => {
+  const own = await connect(server.url, { prefix: 'app:' });
+  start(async () => block(2 * LOCK_MS), { by: own, skipLockRenewal: true });
+  await queue.add('job', {});
+  await isDone();
+  assert.ok(own.stats().renewals > 0);
 });
 
 test('the manager may connect when the first job asks for it', async () => {
