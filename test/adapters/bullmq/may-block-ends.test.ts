@@ -9,7 +9,7 @@ import { connect, type LockManager } from '../../support/holdfast.js';
 import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep, until } from '../../support/wait.js';
 
-const LOCK_MS = 600;
+const LOCK_MS = 1_000;
 
 let queue: Queue;
 let workers: Worker[] = [];

@@ -12,7 +12,7 @@ import { serverOfFile } from '../../support/server-of-file.js';
 import { sleep, until } from '../../support/wait.js';
 import { type BlockerOptions, journalOf, startBlocker } from './blockers.js';
 
-const LOCK_MS = 600;
+const LOCK_MS = 1_000;
 const STALLS = { lockDuration: LOCK_MS, stalledInterval: 200 };
 
 let queue: Queue;
