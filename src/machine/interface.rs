@@ -89,7 +89,7 @@ impl HoldTerms {
 pub enum LossReason {
     /// Another process took the lock over with its token.
     Adopted,
-    /// The lease ended, as its caller wanted: not counted as a loss.
+    /// The lease ended, as its caller wanted, or as other code did whose lease it is: not counted as a loss.
     Ended,
     /// The lease ended, or the server denies that it owns the lock.
     Expired,
