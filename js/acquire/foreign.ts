@@ -82,8 +82,8 @@ export class ForeignLease implements LockHandle {
 
   /** Has `tell` called, once, if the renewal ends before `end`, and not because the key is gone or has another value. */
   onUnkept(tell: (reason: UnkeptReason) => void): void {
-    this.#tell = tell;
-    if (this.#unkept !== undefined) tell(this.#unkept);
+    if (this.#unkept === undefined) this.#tell = tell;
+    else tell(this.#unkept);
   }
 
   /** @internal */
