@@ -97,9 +97,11 @@ impl Machine {
         let whole = !held.mode.is_shared() && !next.mode.is_shared();
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.
-        let fits = self.is_unanswered(held) || held.rest_suits(self.context.now, next.ttl);
+        let suits = held.rest_suits(self.context.now, next.ttl)
+            && (next.hold.renew || held.is_whole(self.context.now, next.ttl));
+        let fits = self.is_unanswered(held) || suits;
         let lasts = held.renewed_by != RenewedBy::ScriptAfterLoss;
-        known && whole && fits && lasts && next.hold.renew && !next.owned
+        known && whole && fits && lasts && !next.owned
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.

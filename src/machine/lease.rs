@@ -212,6 +212,13 @@ impl Lease {
         (ttl / 2..=ttl).contains(&self.until.since(now))
     }
 
+    /// The same for a successor whose lease is not renewed: nearly all of it is left. Of another length it could be
+    /// lengthened beyond that, by the answer to a request of the owner before.
+    pub(super) fn is_whole(&self, now: Mono, ttl: Duration) -> bool {
+        let left = self.until.since(now) + drift(self.ttl());
+        self.ttl() == ttl && (ttl.saturating_sub(ttl / 16)..=ttl).contains(&left)
+    }
+
     fn plan(&self) -> (Mono, Plan) {
         let end = (self.kept_until, Plan::KeepEnd).min((self.until, Plan::LeaseEnd));
         end.min((self.renewal, Plan::Renewal))

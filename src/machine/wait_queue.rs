@@ -528,3 +528,11 @@ impl WaitQueues {
         }
     }
 }
+
+/// Gives tests access to the requests, to corrupt them.
+#[cfg(all(test, feature = "core"))]
+impl WaitQueues {
+    pub(super) fn requests_mut(&mut self) -> impl Iterator<Item = &mut AcquireRequest> {
+        self.requests.values_mut()
+    }
+}

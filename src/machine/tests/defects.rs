@@ -157,6 +157,8 @@ pub(super) enum Defect {
     ReleaseAheadOfEntry,
     /// A repeated release is read as one of a lock that was lost earlier.
     RepeatReadAsLost,
+    /// What is left of a lease is handed off to a caller whose lease is not renewed.
+    RestUnrenewed,
     /// It is never learned that a slot has moved.
     RoutesKept,
     /// It is not noticed that the server's clock was set back.
@@ -250,6 +252,10 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
                 let number = machine.servers.data_of(&keys).number;
                 machine.change_lease(lease.token_id(), |held| held.data_number = number);
             }
+            command
+        }
+        Command::Release { .. } if Defect::RestUnrenewed.is_on() => {
+            machine.queues.requests_mut().for_each(|request| request.hold.renew = true);
             command
         }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {

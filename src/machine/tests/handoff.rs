@@ -308,6 +308,85 @@ fn a_successor_does_not_inherit_a_longer_lease() {
     assert!(crowd.has(0, tasks[3]));
 }
 
+const UNRENEWED: HoldTerms = HoldTerms { renew: false, ..RENEWED };
+
+/// Manager 0 holds the lock with a block of fences for 10 s, and a caller waits for an unrenewed lease of `ttl`.
+fn awaited_without_renewal(ttl: u64) -> (Crowd, LeaseId, OpId) {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let tasks: Vec<_> = (0..2).map(|_| crowd.acquire(0, 10_000)).collect();
+    let next = crowd.worlds[0].acquire_held(ttl, Wait::Forever, UNRENEWED);
+    let _behind = crowd.acquire(0, 10_000);
+    crowd.release(0, opener);
+    let first = crowd.worlds[0].lease(tasks[0]).0;
+    crowd.release(0, first);
+    let lease = crowd.worlds[0].lease(tasks[1]).0;
+    (crowd, lease, next)
+}
+
+/// 1. A's lease of 10 s was requested a while ago, and B here waits for one of 10 s that is not renewed.
+/// 2. A releases. By a handoff B would have the rest of A's lease, and nothing lengthens it.
+#[test]
+pub(super) fn a_lease_that_is_not_renewed_is_handed_off_only_as_a_whole() {
+    for (over, ttl, is_handed_off) in
+        [(0, 10_000, true), (600, 10_000, true), (0, 9_950, false), (0, 12_000, false)]
+    {
+        let (mut crowd, lease, next) = awaited_without_renewal(ttl);
+        let before = handed_off(&crowd.worlds[0]);
+        crowd.pass(ms(over));
+        crowd.worlds[0].release(lease);
+        let is_one = handed_off(&crowd.worlds[0]) > before;
+        assert_eq!(is_one, is_handed_off, "{over} ms of {ttl}");
+        crowd.settle();
+        let world = &crowd.worlds[0];
+        let (got, now) = (world.lease(next).0, world.now);
+        let left = world.deadlines[&got].since(now);
+        assert!(left <= ms(ttl) && left + ms(ttl / 100 + 2) >= ms(ttl - ttl / 16), "{left:?}");
+        let stored = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
+        assert!(stored.parse::<u64>().unwrap() <= ttl, "{stored} ms are left on the server");
+    }
+}
+
+/// A question has confirmed the lock, and has not lengthened its lease.
+#[test]
+fn the_rest_of_a_confirmed_lease_is_not_handed_off_without_renewal() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let tasks: Vec<_> =
+        (0..3).map(|_| crowd.worlds[0].acquire_held(10_000, Wait::Forever, UNRENEWED)).collect();
+    crowd.settle();
+    crowd.release(0, opener);
+    crowd.release(0, crowd.worlds[0].lease(tasks[0]).0);
+    let (lease, _) = crowd.worlds[0].lease(tasks[1]);
+    let before = handed_off(&crowd.worlds[0]);
+    crowd.pass(ms(3_400));
+    crowd.worlds[0].release(lease);
+    assert_eq!(handed_off(&crowd.worlds[0]), before);
+    crowd.settle();
+    let (got, now) = (crowd.worlds[0].lease(tasks[2]).0, crowd.worlds[0].now);
+    assert!(crowd.worlds[0].deadlines[&got].since(now) >= ms(9_800));
+}
+
+/// As many callers as a process has, with leases that end by themselves, cost the server a few requests.
+#[test]
+fn a_crowd_without_renewal_is_served_by_handoffs_with_whole_leases() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let tasks: Vec<_> =
+        (0..100).map(|_| crowd.worlds[0].acquire_held(10_000, Wait::Forever, UNRENEWED)).collect();
+    crowd.settle();
+    crowd.release(0, opener);
+    for op in tasks {
+        let (lease, _) = crowd.worlds[0].lease(op);
+        let left = crowd.worlds[0].deadlines[&lease].since(crowd.worlds[0].now);
+        assert!(left >= ms(9_250) && left <= ms(10_000), "{left:?}");
+        crowd.pass(ms(20));
+        crowd.release(0, lease);
+    }
+    assert!(handed_off(&crowd.worlds[0]) > 90);
+    crowd.assert_nothing_left();
+}
+
 /// The longer lease was requested by a caller who has left since.
 #[test]
 fn a_grant_that_another_caller_requested_is_not_longer_than_the_caller_wants() {

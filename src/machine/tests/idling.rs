@@ -120,12 +120,13 @@ fn a_release_that_waits_for_more_handoffs_keeps_the_lock() {
 
 #[test]
 fn what_no_handoff_serves_is_asked_for_behind_the_release_of_the_idle_lock() {
-    for (hold, mode, wait) in
-        [(ONE_LEASE, Mode::Exclusive, Wait::Never), (LINGERING, Mode::SHARED, Wait::Forever)]
-    {
+    for (ttl, hold, mode, wait) in [
+        (12_000, ONE_LEASE, Mode::Exclusive, Wait::Never),
+        (10_000, LINGERING, Mode::SHARED, Wait::Forever),
+    ] {
         let mut crowd = Crowd::new(1);
         let (_, fence) = idle(&mut crowd);
-        let op = crowd.worlds[0].acquire_as(10_000, wait, hold, mode);
+        let op = crowd.worlds[0].acquire_as(ttl, wait, hold, mode);
         let first = crowd.worlds[0].wire.front().map(|(_, call)| call.script());
         assert!(matches!(first, Some(Some(Script::Delete | Script::Release))), "{first:?}");
         crowd.settle();

@@ -64,6 +64,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         handoff::a_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
     ),
     (
+        "what is left of a lease is handed off to a caller whose lease is not renewed",
+        Change::Machine(Defect::RestUnrenewed),
+        handoff::a_lease_that_is_not_renewed_is_handed_off_only_as_a_whole,
+    ),
+    (
         "an idle lock is handed off that another history has not confirmed",
         Change::Machine(Defect::IdleInAnotherHistory),
         idling::an_idle_lock_of_another_history_is_not_handed_off_while_the_server_refuses_to_answer,
