@@ -22,9 +22,27 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/shared-hold.ts',
-      was: 'if (!this.isRefreshed && this.#lock',
-      becomes: 'if (this.#lock',
+      was: 'if (this.isRefreshed || !(this.#lock',
+      becomes: 'if (!(this.#lock',
       tests: ['redis-semaphore/applications'],
+    },
+    {
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
+      was: '    this.#isPassable = false;\n    this.#forget();\n',
+      becomes: '    this.#forget();\n',
+      tests: ['redis-semaphore/permits'],
+    },
+    {
+      file: 'js/adapters/redis-semaphore/permits.ts',
+      was: 'passed === PASSES_MAX || ',
+      becomes: '',
+      tests: ['redis-semaphore/permits'],
+    },
+    {
+      file: 'js/adapters/redis-semaphore/permits.ts',
+      was: '    this.#used -= 1;\n',
+      becomes: '',
+      tests: ['redis-semaphore/permits'],
     },
     {
       file: 'js/adapters/redis-semaphore/taking.ts',

@@ -2,6 +2,7 @@
 
 import type { HeldLock } from '../../lock/held-lock.js';
 import type { Connection } from '../redlock/connection.js';
+import type { Permits } from './permits.js';
 import { Refresher } from './refresher.js';
 import { type Holder, type ServerLock, SharedHold } from './shared-hold.js';
 import { ValueHold } from './value-hold.js';
@@ -87,10 +88,10 @@ export class Possession<Of = unknown> implements Holder {
     return 'hold' in state ? state.hold : undefined;
   }
 
-  /** Has a lock that was just acquired; the caller of the acquire does not know it yet. */
-  begin(connection: Connection, lock: ServerLock): void {
+  /** Has a lock that was just acquired; the caller of the acquire does not know it yet. `permits` count it. */
+  begin(connection: Connection, lock: ServerLock, permits?: Permits): void {
     this.hold?.leave(this);
-    this.#have(new SharedHold(connection, lock, this));
+    this.#have(new SharedHold(connection, lock, this, permits));
   }
 
   /** Has a lock beside the objects of this process that hold it. */

@@ -4,6 +4,7 @@ import { LockLostError } from '../../base/errors.js';
 import { HeldLock } from '../../lock/held-lock.js';
 import type { Connection } from '../redlock/connection.js';
 import type { Hold, Holds } from '../redlock/holds.js';
+import type { Permits } from './permits.js';
 
 /** A lock at the server, or on several, as far as this module uses it. @internal */
 export interface ServerLock {
@@ -47,8 +48,13 @@ export class SharedHold implements Hold {
   #namesakes: ReadonlySet<SharedHold> = NONE;
   /** Tells it by its value no more. */
   #forget = nothing;
+  /** Those that count it, until its end. */
+  #permits: Permits | undefined;
+  /** Whether nobody else knows of it, and it is renewed: then another object may get it as it is. */
+  #isPassable = true;
 
-  constructor(connection: Connection, lock: ServerLock, holder: Holder) {
+  constructor(connection: Connection, lock: ServerLock, holder: Holder, permits?: Permits) {
+    this.#permits = permits;
     this.#connection = connection;
     this.#holds = connection.holds;
     this.#lock = lock;
@@ -76,6 +82,7 @@ export class SharedHold implements Hold {
 
   /** Lets other objects find it by the value that others may know. */
   tell(key: string, value: string): void {
+    this.#isPassable = false;
     this.#forget();
     const place = placeOf(this.#connection);
     const all = known.get(place) ?? new Map<string, Set<SharedHold>>();
@@ -113,7 +120,9 @@ export class SharedHold implements Hold {
 
   /** Renews the lock no more if no holder wants it. */
   async settle(): Promise<void> {
-    if (!this.isRefreshed && this.#lock instanceof HeldLock) await this.#lock.stopRenewing();
+    if (this.isRefreshed || !(this.#lock instanceof HeldLock)) return;
+    this.#isPassable = false;
+    await this.#lock.stopRenewing();
   }
 
   async release(holder: Holder): Promise<void> {
@@ -126,8 +135,14 @@ export class SharedHold implements Hold {
       others.push(...namesake.#end());
       namesake.#stopRenewing();
     }
+    const lock = this.#lock;
+    const isPassable = this.#isPassable && lock instanceof HeldLock;
+    if (isPassable && this.#permits?.pass(lock)) return;
     try {
-      await this.#lock.release();
+      const released = lock.release();
+      // Behind the release, so that the next to ask finds it done.
+      this.#free();
+      await released;
     } finally {
       for (const other of others) other.released();
     }
@@ -139,6 +154,7 @@ export class SharedHold implements Hold {
     if (this.#holders.length === 0) {
       this.#forget();
       this.#holds.delete(this);
+      this.#free();
     }
     this.#stopRenewing();
   }
@@ -154,9 +170,15 @@ export class SharedHold implements Hold {
       return;
     }
     this.#forget();
+    this.#free();
     // The end of the clients is no loss of the lock.
     const loss = cause?.reason === 'closed' ? undefined : cause;
     for (const holder of this.#end()) holder.lost(loss);
+  }
+
+  #free(): void {
+    this.#permits?.free();
+    this.#permits = undefined;
   }
 
   /** Why the lock is not held any more, if its manager has not told yet. */

@@ -10,6 +10,7 @@ import type { Connection, Open } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import type { Name } from './name.js';
 import type { Checked, Share } from './options.js';
+import { Permits } from './permits.js';
 import type { Possession } from './possession.js';
 import { type ServerLock, SharedHold } from './shared-hold.js';
 import { type Place, shorten, ValueHold } from './value-hold.js';
@@ -52,11 +53,43 @@ export class Taking {
 
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
   async acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
-    const lock = await (this.isQuorum
-      ? this.#acquireOfMajority(terms, signal)
-      : this.#acquire(terms, spent, signal));
-    if (lock !== undefined) this.#begin(terms.key, lock);
+    const permits = this.#isSemaphore ? this.#permitsFor(terms) : undefined;
+    let over = spent;
+    if (permits?.isFull && this.#means.options.wait !== null) {
+      const began = performance.now();
+      const turn = await permits.wait(this.#waitAfter(spent), signal);
+      if (turn === null) return false;
+      if (turn !== undefined) {
+        this.#begin(terms.key, turn, permits);
+        return true;
+      }
+      over += performance.now() - began;
+    } else {
+      permits?.take();
+    }
+    let lock: ServerLock | undefined;
+    try {
+      lock = await (this.isQuorum
+        ? this.#acquireOfMajority(terms, signal)
+        : this.#acquire(terms, over, signal));
+    } finally {
+      if (lock === undefined) permits?.free();
+    }
+    if (lock !== undefined) this.#begin(terms.key, lock, permits);
     return lock !== undefined;
+  }
+
+  /** Those that the objects of this process share, if what this one gets may pass to others and is renewed. */
+  #permitsFor({ key, renew }: Terms): Permits | undefined {
+    const { connection, name, options, share } = this.#means;
+    const ended = connection.current?.ended;
+    if (ended === undefined || !renew || name.token !== undefined) return undefined;
+    return Permits.of(ended, key, share, options.lockTimeout);
+  }
+
+  /** How long to wait when `spent` of that time is over, in whole ms. */
+  #waitAfter(spent: number): number {
+    return Math.max(0, Math.ceil((this.#means.options.wait ?? 0) - spent));
   }
 
   /** Takes over the lock that was acquired under the identifier, also with redis-semaphore itself, or answers why not. */
@@ -122,8 +155,7 @@ export class Taking {
     const { retries, lockTimeout: ttl } = options;
     const { limit, permits } = share;
     const polls = options.besideOldCode && !this.#isSemaphore;
-    const wait =
-      polls || options.wait === null ? null : Math.max(0, Math.ceil(options.wait - spent));
+    const wait = polls || options.wait === null ? null : this.#waitAfter(spent);
     const request = open.requests.for({ ttl, renew, wait, limit, permits });
     const take = () => open.manager.acquirePrepared(key, request);
     let taken: HeldLock | null = null;
@@ -195,9 +227,9 @@ export class Taking {
     return clients.length > 1 && !clients.every(isMock);
   }
 
-  #begin(key: string, lock: ServerLock): void {
+  #begin(key: string, lock: ServerLock, permits?: Permits): void {
     const { connection, name, possession } = this.#means;
-    possession.begin(connection, lock);
+    possession.begin(connection, lock, permits);
     name.show(key, possession.hold);
   }
 }

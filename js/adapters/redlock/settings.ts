@@ -64,8 +64,8 @@ const DEFAULTS: Settings = {
   automaticExtensionThreshold: 500,
 };
 
-/** The drift that holdfast itself assumes. */
-const DRIFT_FACTOR = 0.01;
+/** The drift that holdfast itself assumes. @internal */
+export const DRIFT_FACTOR = 0.01;
 
 /** Fills in defaults for settings that are no numbers: for an operation, those of its `Redlock`. @internal */
 export function withDefaults(given: Partial<Settings>, defaults: Settings = DEFAULTS): Settings {
