@@ -2,9 +2,24 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { connectLazily, type LockManager } from 'holdfast';
+import { Injectable, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { connectLazily, LockManager } from 'holdfast';
 import { fetchIdempotency, memoryStore } from 'holdfast/idempotency';
+import { currentLock, Lock, lockManagerToken } from 'holdfast/nest';
 import { runCoordinator } from 'holdfast/node-cron';
+import { fetchLockUi } from 'holdfast/ui';
+
+@Injectable()
+class Stock {
+  @Lock('item:${0}')
+  async sell(item: string): Promise<string> {
+    return `${item} under ${currentLock().name}`;
+  }
+}
+
+@Module({})
+class Shop {}
 
 const USES: Record<string, (locks: LockManager) => Promise<void>> = {
   async runOnce(locks) {
@@ -32,6 +47,26 @@ const USES: Record<string, (locks: LockManager) => Promise<void>> = {
       return once(request, () => new Response(`${++runs}`));
     };
     assert.deepEqual([await (await ask()).text(), await (await ask()).text()], ['1', '1']);
+  },
+  // Its module connects as the application starts; a provider of one's own may give it another manager.
+  async nest(locks) {
+    const manager = { provide: lockManagerToken(), useValue: locks };
+    const module = { module: Shop, providers: [manager, Stock] };
+    const app = await NestFactory.createApplicationContext(module, { logger: false });
+    assert.equal(app.get(LockManager), locks);
+    assert.equal(await app.get(Stock).sell('42'), '42 under item:42');
+    await app.close();
+  },
+  async page(locks) {
+    const ui = fetchLockUi({ locks });
+    const { body } = await ui(new Request('http://localhost/events'));
+    let text = '';
+    for await (const piece of body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(piece).toString();
+      if (text.includes('event: state')) break;
+    }
+    assert.match(text, /"rows":\[\]/);
+    ui.close();
   },
 };
 
