@@ -7,7 +7,8 @@ import { areReachable } from './by-value.js';
 import { Holds } from './holds.js';
 import { Requests } from './requests.js';
 import { SharedManager, type User } from './shared-manager.js';
-import type { Client } from './votes.js';
+import { statsOf } from './tally.js';
+import type { Client, ExecutionStats } from './votes.js';
 
 type Listener = (error: Error) => void;
 
@@ -46,6 +47,7 @@ export class Connection {
   #opening: Promise<Use> | undefined;
   #use: Use | undefined;
   #holds = new Holds();
+  #agreed: Promise<ExecutionStats> | undefined;
   /** Listens to the clients no more. */
   #unwatch = () => {};
   /** The listeners for servers that are lost. */
@@ -85,6 +87,12 @@ export class Connection {
   /** The manager, if it is connected: most locks need no promise of it. */
   get current(): Open | undefined {
     return this.#use;
+  }
+
+  /** The votes on every operation that has succeeded. */
+  get agreed(): Promise<ExecutionStats> {
+    this.#agreed ??= Promise.resolve(statsOf(new Set(this.#clients)));
+    return this.#agreed;
   }
 
   /** The locks of the last use whose objects are told of a loss. */

@@ -37,7 +37,7 @@ import {
   type Settings,
   withDefaults,
 } from './settings.js';
-import { releasedOf, statsOf, statsOfError } from './tally.js';
+import { releasedOf, statsOfError } from './tally.js';
 import type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats } from './votes.js';
 
 export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
@@ -155,6 +155,9 @@ export class Lock {
   }
 }
 
+/** The listener of every `Redlock`. */
+function ignore(): void {}
+
 /** A list of attempts has no more entries: who gives up after a million retries must not pay for each. */
 const ATTEMPTS_LISTED_MAX = 100_000;
 
@@ -187,10 +190,8 @@ export class Redlock extends EventEmitter {
   /** The default settings of operations. */
   readonly settings: Settings;
   readonly #connection: Connection;
-  /** The votes on every operation that has succeeded. */
-  readonly #agreed: Promise<ExecutionStats>;
   /** The votes on every attempt that found so many resources locked: an error for each would cost more than the lock. */
-  readonly #refused = new Map<number, Promise<ExecutionStats>>();
+  #refused: Map<number, Promise<ExecutionStats>> | undefined;
   #ended = false;
   readonly #onDisconnect = (error: Error) => this.#emitError(error);
 
@@ -205,7 +206,7 @@ export class Redlock extends EventEmitter {
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super();
     // An `error` event without a listener would end the service when a server cannot be reached.
-    this.on('error', () => {});
+    this.on('error', ignore);
     this.clients = new Set(clients);
     if (this.clients.size === 0) {
       throw new Error('Redlock must be instantiated with at least one redis client.');
@@ -217,7 +218,6 @@ export class Redlock extends EventEmitter {
     }
     this.settings = withDefaults(settings);
     const all = [...this.clients];
-    this.#agreed = Promise.resolve(statsOf(this.clients));
     this.#connection = Connection.of(all, this.settings.db);
     this.#connection.listen(this.#onDisconnect);
   }
@@ -281,7 +281,8 @@ export class Redlock extends EventEmitter {
     const held = heldOf(lock);
     try {
       if (this.#ended) throw ended();
-      if (held !== undefined && (await held.release())) return { attempts: [this.#agreed] };
+      if (held !== undefined && (await held.release()))
+        return { attempts: [this.#connection.agreed] };
     } catch (error) {
       throw this.#failed(countOf(lock), [], error);
     }
@@ -547,7 +548,7 @@ export class Redlock extends EventEmitter {
         const result = await operation(left && Math.max(0, Math.ceil(left)), attempt);
         const waited = waiting === null ? 0 : attemptsWithin(start, settings);
         refused(Math.min(most - 1, attempts.length + waited));
-        attempts.push(this.#agreed);
+        attempts.push(this.#connection.agreed);
         return { result, attempts };
       } catch (error) {
         if (error instanceof LockTimeoutError) refused(most - 1);
@@ -561,6 +562,7 @@ export class Redlock extends EventEmitter {
   }
 
   #refusedOf(resources: number): Promise<ExecutionStats> {
+    this.#refused ??= new Map();
     let stats = this.#refused.get(resources);
     if (stats === undefined) {
       stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
