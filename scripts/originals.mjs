@@ -13,9 +13,13 @@ const DIST = join(import.meta.dirname, '../dist/adapters');
 const TIMEOUT_MS = 600_000;
 
 const MOCHA = { passed: /(\d+) passing/, failed: /(\d+) failing/ };
+const VITEST = { passed: /Tests .*?(\d+) passed/, failed: /Tests .*?(\d+) failed/ };
 const AVA = { passed: /(\d+) tests? passed/, failed: /(\d+) (?:tests? failed|uncaught)/ };
 
-/** `entry`: the file that the tests import, which is replaced by `dropIn`. `run`: program and arguments, in `at`. */
+/**
+ * `folder`: of the checkout, if it has another name. `entry`: the file that the tests import, which is replaced by `dropIn`.
+ * `run`: program and arguments, in `at`.
+ */
 const SUITES = {
   redlock4: {
     entry: 'redlock.js',
@@ -40,18 +44,33 @@ const SUITES = {
     counts: AVA,
     from: 'the repository of redlock 5, built, with the servers of its docker-compose.yml',
   },
+  'sesamecare system': sesamecare('system'),
+  'sesamecare unit': sesamecare('unit'),
 };
+
+function sesamecare(suite) {
+  return {
+    folder: 'sesamecare',
+    entry: 'src/index.ts',
+    dropIn: reexport(join(DIST, 'redlock/index.mjs')),
+    run: ['npx', '--no-install', 'vitest', 'run', `src/${suite}.spec.ts`],
+    counts: VITEST,
+    from: 'the repository of @sesamecare-oss/redlock, with the servers of its docker-compose.yml',
+  };
+}
 
 const [, , given] = process.argv;
 if (given === undefined) {
   console.error('usage: node scripts/originals.mjs FOLDER, with checkouts in it:');
-  for (const [name, { from }] of Object.entries(SUITES)) console.error(`  ${name}  ${from}`);
+  for (const [name, { folder = name, from }] of Object.entries(SUITES)) {
+    console.error(`  ${folder}  ${from}`);
+  }
   process.exit(2);
 }
 
 console.log('| suite | original | drop-in |\n|---|---|---|');
 for (const [name, suite] of Object.entries(SUITES)) {
-  const checkout = join(resolve(given), name);
+  const checkout = join(resolve(given), suite.folder ?? name);
   if (existsSync(checkout)) {
     const cells = [await count(suite, checkout, false), await count(suite, checkout, true)];
     console.log(`| ${name} | ${cells.join(' | ')} |`);
@@ -86,8 +105,8 @@ async function count({ entry, dropIn, at = '.', run, counts }, checkout, isRepla
 /** The output of a program; a test that fails makes its exit code another than 0. */
 function output([program, ...args], cwd) {
   return new Promise((ended) => {
-    execFile(program, args, { cwd, timeout: TIMEOUT_MS, maxBuffer: 2 ** 26 }, (_, out, err) =>
-      ended(out + err),
-    );
+    const env = { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0' };
+    const options = { cwd, env, timeout: TIMEOUT_MS, maxBuffer: 2 ** 26 };
+    execFile(program, args, options, (_, out, err) => ended(out + err));
   });
 }
