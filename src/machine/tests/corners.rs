@@ -511,8 +511,8 @@ fn a_queue_entry_that_is_refused_while_it_moves_back_is_given_back() {
         world.pass(ms(50));
         op
     });
-    // Without renewal it gets no lock by handoff.
-    let last = world.acquire_held(10_000, Wait::Forever, ONE_LEASE);
+    // Without renewal it gets no longer lease than that of the owner before by handoff.
+    let last = world.acquire_held(12_000, Wait::Forever, ONE_LEASE);
     for op in &callers[..3] {
         world.settle();
         world.release(world.lease(*op).0);

@@ -26,8 +26,12 @@ impl Calls {
     }
 
     fn call_for(&mut self, who: usize, mode: Mode, hold: HoldTerms) -> (usize, OpId) {
+        self.call_with(who, 10_000, mode, hold)
+    }
+
+    fn call_with(&mut self, who: usize, ttl: u64, mode: Mode, hold: HoldTerms) -> (usize, OpId) {
         self.crowd.pass(ms(10));
-        let op = self.crowd.worlds[who].acquire_as(10_000, Wait::Forever, hold, mode);
+        let op = self.crowd.worlds[who].acquire_as(ttl, Wait::Forever, hold, mode);
         self.crowd.settle();
         self.open.push((who, op));
         (who, op)
@@ -66,8 +70,10 @@ impl Calls {
 #[test]
 fn all_waiters_of_a_manager_are_served_before_later_callers_elsewhere() {
     let mut calls = Calls::behind_a_holder();
-    // Locks without renewal are not handed off within the process.
-    let order = [0, 0, 1, 0, 1, 1, 0].map(|who| calls.call_for(who, Mode::Exclusive, ONE_LEASE));
+    // Leases without renewal are not handed off within the process if each is of another length.
+    let callers = [(0, 10), (0, 11), (1, 12), (0, 13), (1, 14), (1, 15), (0, 16)];
+    let order = callers
+        .map(|(who, seconds)| calls.call_with(who, 1_000 * seconds, Mode::Exclusive, ONE_LEASE));
     assert_eq!(calls.serve(), order);
 }
 
