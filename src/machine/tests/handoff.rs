@@ -34,7 +34,7 @@ fn nothing_is_handed_off_without_a_connection() {
     crowd.held(1, 10_000);
     crowd.worlds[0].release(lease);
     assert_eq!(handed_off(&crowd.worlds[0]), before);
-    assert!(!crowd.has(0, waiting[0]));
+    assert!(!crowd.has(0, waiting[0]), "the next caller gets nothing without a connection");
 }
 
 /// On a live connection, only replies show that the server has lost its data.
@@ -44,7 +44,10 @@ fn nothing_is_handed_off_when_the_last_confirmation_is_old() {
     let (lease, waiting) = busy(&mut crowd, 10);
     crowd.pass(ms(626));
     crowd.worlds[0].release(lease);
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+    assert!(
+        matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))),
+        "the release goes to the server"
+    );
     crowd.settle();
     assert!(crowd.has(0, waiting[0]), "the server passes it on");
 
@@ -62,7 +65,7 @@ fn a_renewal_that_was_answered_is_evidence() {
     let (lease, waiting) = busy(&mut crowd, 10);
     crowd.pass(ms(3_400));
     crowd.worlds[0].release(lease);
-    assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]));
+    assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]), "the handoff is allowed");
 }
 
 /// A returns from Y to X, whose epoch is below the fences that Y issued: they do not look outdated.
@@ -122,22 +125,22 @@ fn the_next_caller_asks_right_behind_a_release() {
     let (mut crowd, waiting) = releasing();
     assert_eq!((crowd.worlds[0].wire.len(), asks(&crowd.worlds[0])), (2, 1));
     crowd.worlds[0].execute_one();
-    assert!(crowd.worlds[0].receive_one());
+    assert!(crowd.worlds[0].receive_one(), "the message of the grant arrives");
     assert!(!crowd.has(0, waiting[0]), "the message says less than the answer");
     crowd.worlds[0].execute_one();
     crowd.worlds[0].answer_what_is_there();
-    assert!(crowd.has(0, waiting[0]));
+    assert!(crowd.has(0, waiting[0]), "the answer gives the lock, without a claim");
     let claims = crowd.worlds[0].wire.iter().any(|(_, call)| matches!(call, Call::Claim { .. }));
     assert!(!claims && asks(&crowd.worlds[0]) == 1, "only the next entry asks");
     crowd.settle();
     let lease = crowd.worlds[0].lease(waiting[0]).0;
     crowd.release(0, lease);
-    assert!(crowd.has(0, waiting[1]));
+    assert!(crowd.has(0, waiting[1]), "the next caller gets the lock");
     let (lease, first) = crowd.worlds[0].lease(waiting[1]);
     let release = crowd.worlds[0].release(lease);
     assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done), "handed off at once");
     let (lease, second) = crowd.worlds[0].lease(waiting[2]);
-    assert!(second > first);
+    assert!(second > first, "fences rise: {second} after {first}");
     crowd.release(0, lease);
     crowd.assert_nothing_left();
 }
@@ -152,7 +155,7 @@ fn nobody_asks_behind_a_release_that_grants_the_lock_to_another_process() {
     crowd.worlds[0].release(lease);
     assert_eq!(asks(&crowd.worlds[0]), 0);
     crowd.settle();
-    assert!(crowd.has(1, other) && !crowd.has(0, waiting[1]));
+    assert!(crowd.has(1, other) && !crowd.has(0, waiting[1]), "the other process has its turn");
 }
 
 #[test]
@@ -161,10 +164,10 @@ fn who_asks_behind_a_release_that_was_too_late_waits_on() {
     let thief = crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
     crowd.worlds[1].settle();
     crowd.settle();
-    assert!(crowd.has(1, thief) && !crowd.has(0, waiting[0]));
+    assert!(crowd.has(1, thief) && !crowd.has(0, waiting[0]), "the thief has the lock");
     let lease = crowd.worlds[1].lease(thief).0;
     crowd.release(1, lease);
-    assert!(crowd.has(0, waiting[0]));
+    assert!(crowd.has(0, waiting[0]), "it waits on, and gets the lock");
 }
 
 #[test]
@@ -214,12 +217,12 @@ fn who_asks_behind_a_release_asks_for_nothing_else_until_that_is_answered() {
     crowd.worlds[0].answer_one();
     crowd.worlds[0].cancel(short);
     crowd.worlds[0].pass(ms(1_500));
-    assert!(crowd.worlds[0].wire.is_empty());
+    assert!(crowd.worlds[0].wire.is_empty(), "nothing else is asked before the answer");
     crowd.worlds[0].answer_what_is_there();
     assert!(!crowd.has(0, long), "what was granted has ended");
     crowd.settle();
     crowd.pass(ms(100));
-    assert!(crowd.has(0, long));
+    assert!(crowd.has(0, long), "the long lease is granted after that");
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn a_release_waits_for_the_answer_to_a_claim() {
     let lease = crowd.worlds[1].lease(other).0;
     crowd.worlds[1].release(lease);
     crowd.worlds[1].settle();
-    assert!(crowd.worlds[0].receive_one());
+    assert!(crowd.worlds[0].receive_one(), "the message of the grant arrives");
     crowd.worlds[0].answer_one();
     let lease = crowd.worlds[0].lease(waiting[0]).0;
     // No answer has told yet that the next one here is the next at the server, too.
@@ -245,7 +248,10 @@ fn a_release_waits_for_the_answer_to_a_claim() {
     let claim = crowd.worlds[0].wire.len();
     let release = crowd.worlds[0].release(lease);
     assert_eq!(crowd.worlds[0].wire.len(), claim, "nothing is sent");
-    assert!(crowd.worlds[0].outcome(release).is_none() && !crowd.has(0, waiting[2]));
+    assert!(
+        crowd.worlds[0].outcome(release).is_none() && !crowd.has(0, waiting[2]),
+        "the release waits for the claim's answer"
+    );
     crowd.worlds[0].settle();
     assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
     assert!(crowd.has(0, waiting[2]), "handed on when the claim was answered");
@@ -261,9 +267,12 @@ fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the
         crowd.pass(ms(3_000));
         assert!(crowd.worlds[0].wire.is_empty(), "no renewal yet");
         crowd.worlds[0].pass(ms(400));
-        assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Renew { .. }))));
+        assert!(
+            matches!(crowd.worlds[0].wire.front(), Some((_, Call::Renew { .. }))),
+            "the renewal is under way"
+        );
         let release = crowd.worlds[0].release(lease);
-        assert!(crowd.worlds[0].outcome(release).is_none());
+        assert!(crowd.worlds[0].outcome(release).is_none(), "it waits for the renewal's answer");
         assert_eq!(crowd.worlds[0].wire.len(), 1, "nothing but the renewal");
         (crowd, release, waiting)
     };
@@ -273,7 +282,7 @@ fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the
     crowd.worlds[0].connect();
     crowd.settle();
     assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
-    assert!(crowd.has(0, next[0]));
+    assert!(crowd.has(0, next[0]), "the next caller gets the lock");
 
     let (mut crowd, release, _) = waiting();
     crowd.server.flush();
@@ -305,7 +314,7 @@ fn a_successor_does_not_inherit_a_longer_lease() {
     let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
     assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
     crowd.release(0, lease);
-    assert!(crowd.has(0, tasks[3]));
+    assert!(crowd.has(0, tasks[3]), "the next caller gets the lock");
 }
 
 const UNRENEWED: HoldTerms = HoldTerms { renew: false, ..RENEWED };
@@ -364,7 +373,7 @@ fn the_rest_of_a_confirmed_lease_is_not_handed_off_without_renewal() {
     assert_eq!(handed_off(&crowd.worlds[0]), before);
     crowd.settle();
     let (got, now) = (crowd.worlds[0].lease(tasks[2]).0, crowd.worlds[0].now);
-    assert!(crowd.worlds[0].deadlines[&got].since(now) >= ms(9_800));
+    assert!(crowd.worlds[0].deadlines[&got].since(now) >= ms(9_800), "the new lease is whole");
 }
 
 /// As many callers as a process has, with leases that end by themselves, cost the server a few requests.
@@ -383,7 +392,7 @@ fn a_crowd_without_renewal_is_served_by_handoffs_with_whole_leases() {
         crowd.pass(ms(20));
         crowd.release(0, lease);
     }
-    assert!(handed_off(&crowd.worlds[0]) > 90);
+    assert!(handed_off(&crowd.worlds[0]) > 90, "most of the crowd is served by handoffs");
     crowd.assert_nothing_left();
 }
 
@@ -396,7 +405,7 @@ fn a_grant_that_another_caller_requested_is_not_longer_than_the_caller_wants() {
     let stays = world.acquire_held(1_000, Wait::Forever, RENEWED);
     world.cancel(leaves);
     crowd.settle();
-    assert!(crowd.has(0, stays));
+    assert!(crowd.has(0, stays), "who stays gets the lock");
     let now = crowd.worlds[0].now;
     let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
     assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
@@ -531,8 +540,8 @@ fn a_grant_that_was_answered_is_evidence() {
     }
     world.settle();
     world.release(world.lease(waiting[1]).0);
-    assert!(world.wire.is_empty());
-    assert!(crowd.has(0, waiting[2]));
+    assert!(world.wire.is_empty(), "the handoff costs no request");
+    assert!(crowd.has(0, waiting[2]), "the answered poll allows the handoff");
 }
 
 /// Hands the lock off in process 0 from `lease` on, as long as nothing must be sent for that but requests for more handoffs.
@@ -627,7 +636,7 @@ fn handoffs_since_the_request_count() {
     crowd.acquire(1, 10_000);
     assert_eq!(hand_off_all(&mut crowd, lease, &waiting[4..]).len(), 11);
     crowd.settle();
-    assert!(has_from_the_server(&crowd, waiting[15]));
+    assert!(has_from_the_server(&crowd, waiting[15]), "the sixteenth is served by the server");
 }
 
 #[test]
@@ -660,13 +669,13 @@ fn what_a_release_waits_for_may_be_lost_or_denied() {
     let thief = crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
     crowd.worlds[1].settle();
     crowd.worlds[0].settle();
-    assert!(crowd.has(1, thief));
+    assert!(crowd.has(1, thief), "the thief has the lock");
     assert_eq!(crowd.worlds[0].lost.len(), 1, "{:?}", crowd.worlds[0].lost);
 
     let (mut crowd, lease, waiting) = reserving();
     let served = hand_off_all(&mut crowd, lease, &waiting).len();
     crowd.pass(ms(7_000));
-    assert!(crowd.has(0, waiting[served]));
+    assert!(crowd.has(0, waiting[served]), "the next caller is served in the end");
 }
 
 /// 1. A asks for more handoffs, and the request is redirected.

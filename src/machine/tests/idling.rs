@@ -42,12 +42,12 @@ fn the_next_caller_gets_an_idle_lock_without_the_server() {
         let op = crowd.worlds[0].acquire_held(10_000, wait, LINGERING);
         let (next, later) = crowd.worlds[0].lease(op);
         assert!(next > lease && later > fence, "{wait:?}");
-        assert!(crowd.worlds[0].wire.is_empty());
+        assert!(crowd.worlds[0].wire.is_empty(), "the idle lock costs no request");
         crowd.worlds[0].release(next);
     }
     assert_eq!(crowd.worlds[0].machine.stats().handed_off, 4);
     crowd.pass(ms(301));
-    assert!(is_free(&crowd));
+    assert!(is_free(&crowd), "the idle lock is released after its time");
     crowd.assert_nothing_left();
 }
 
@@ -57,7 +57,7 @@ fn an_idle_lock_is_released_when_its_time_is_over() {
     idle(&mut crowd);
     let elsewhere = crowd.acquire(1, 10_000);
     crowd.pass(ms(298));
-    assert!(!crowd.has(1, elsewhere));
+    assert!(!crowd.has(1, elsewhere), "the idle lock is kept until then");
     crowd.pass(ms(2));
     assert!(crowd.has(1, elsewhere), "after `linger` at most");
     assert_eq!(idle_locks(&crowd), 0);
@@ -90,7 +90,7 @@ fn while_nobody_else_waits_an_idle_lock_costs_few_requests() {
     for _ in 0..200 {
         let op = acquire(&mut crowd, 0);
         let (lease, fence) = crowd.worlds[0].lease(op);
-        assert!(fence > last);
+        assert!(fence > last, "fences rise: {fence} after {last}");
         last = fence;
         crowd.release(0, lease);
     }
@@ -113,9 +113,9 @@ fn a_release_that_waits_for_more_handoffs_keeps_the_lock() {
     assert_eq!(at_once(&mut crowd), 14, "the sixteenth hold has no handoff after it");
     crowd.settle();
     assert_eq!(idle_locks(&crowd), 1, "it has got more");
-    assert!(at_once(&mut crowd) >= 14);
+    assert!(at_once(&mut crowd) >= 14, "the answer allows as many handoffs again");
     crowd.settle();
-    assert!(at_once(&mut crowd) > 100);
+    assert!(at_once(&mut crowd) > 100, "the next answer allows more of them");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn closing_releases_idle_locks() {
     idle(&mut crowd);
     crowd.worlds[0].command(Command::Close);
     crowd.settle();
-    assert!(is_free(&crowd));
+    assert!(is_free(&crowd), "closing releases the idle lock");
     crowd.assert_nothing_left();
 }
 
@@ -163,7 +163,7 @@ fn the_idle_lock_that_was_released_first_makes_room() {
     let op = world.acquire_named("one", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
     assert!(world.outcome(op).is_none(), "it was released at the server");
     let op = world.acquire_named("two", 10_000, Wait::Never, LINGERING, Mode::Exclusive);
-    assert!(world.outcome(op).is_some());
+    assert!(world.outcome(op).is_some(), "the later idle lock was kept");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_loss_of_an_idle_lock_is_nobodys() {
     crowd.pass(ms(1));
     let stats = crowd.worlds[0].machine.stats();
     assert_eq!((stats.idle, stats.lost), (0, 0));
-    assert!(crowd.worlds[0].lost.is_empty());
+    assert!(crowd.worlds[0].lost.is_empty(), "nobody learns of it: {:?}", crowd.worlds[0].lost);
 }
 
 /// 1. A's lock is idle. The server restarts without its data, and B acquires.
@@ -188,11 +188,11 @@ fn an_idle_lock_is_not_handed_off_after_a_change_of_history() {
     crowd.server.flush();
     crowd.server.set_replication_id("second");
     let elsewhere = crowd.acquire(1, 10_000);
-    assert!(crowd.has(1, elsewhere));
+    assert!(crowd.has(1, elsewhere), "the empty server grants the lock to B");
     let early = acquire(&mut crowd, 0);
     crowd.worlds[0].connect();
     let late = acquire(&mut crowd, 0);
-    assert!(!crowd.has(0, early) && !crowd.has(0, late));
+    assert!(!crowd.has(0, early) && !crowd.has(0, late), "A's callers get no lock beside B");
 }
 
 /// 1. A returns from Y to X, and asks whether X has its idle lock. X, which has granted it to others, refuses to answer.
@@ -211,7 +211,7 @@ pub(super) fn an_idle_lock_of_another_history_is_not_handed_off_while_the_server
         world.answer_one();
     }
     let op = world.acquire_held(10_000, Wait::Never, LINGERING);
-    assert!(world.outcome(op).is_none());
+    assert!(world.outcome(op).is_none(), "an unconfirmed lock is not handed off");
 }
 
 /// On a live connection, only replies show that the server has lost its data.
@@ -226,7 +226,7 @@ fn an_idle_lock_is_confirmed_before_it_is_handed_off_late() {
     crowd.pass(ms(2_500));
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Forever, hold);
     let next = crowd.worlds[0].lease(op).0;
-    assert!(next > lease);
+    assert!(next > lease, "the confirmed lock is handed off");
     crowd.worlds[0].release(next);
     crowd.server.flush();
     crowd.pass(ms(500));
@@ -246,7 +246,7 @@ fn an_earlier_owner_cannot_touch_an_idle_lock() {
         let op = crowd.worlds[0].command(command);
         assert_eq!(crowd.worlds[0].outcome(op), Some(&Outcome::Lost));
     }
-    assert!(crowd.worlds[0].wire.is_empty());
+    assert!(crowd.worlds[0].wire.is_empty(), "an earlier owner causes no request");
     assert_eq!(idle_locks(&crowd), 1);
 }
 
@@ -257,7 +257,7 @@ fn what_must_not_be_handed_off_does_not_linger() {
     let lease = crowd.worlds[0].lease(op).0;
     crowd.worlds[0].command(Command::Release { lease, exported: true });
     crowd.settle();
-    assert!(is_free(&crowd));
+    assert!(is_free(&crowd), "an exported lock is released at once");
     for (hold, mode) in
         [(HoldTerms { renew: false, ..LINGERING }, Mode::Exclusive), (LINGERING, Mode::SHARED)]
     {
@@ -278,7 +278,11 @@ fn several_locks_at_once_release_the_idle_ones_first() {
     let (ttl, label) = (ms(10_000), "".into());
     let op = crowd.worlds[0].command(Command::AcquireAll { names, ttl, label, hold: RENEWED });
     crowd.settle();
-    assert!(matches!(crowd.worlds[0].outcome(op), Some(Outcome::AcquiredAll { .. })));
+    assert!(
+        matches!(crowd.worlds[0].outcome(op), Some(Outcome::AcquiredAll { .. })),
+        "the idle lock makes room: {:?}",
+        crowd.worlds[0].outcome(op)
+    );
 }
 
 /// 1. A has the lock. The server loses it, and grants it to another caller of A, which has not heard of that.
@@ -368,7 +372,7 @@ fn a_lock_for_which_a_caller_here_polls_is_released_at_the_server() {
     crowd.release(0, lease);
     assert_eq!(idle_locks(&crowd), 0);
     crowd.pass(ms(80));
-    assert!(crowd.has(0, second));
+    assert!(crowd.has(0, second), "the caller that polls gets the lock");
 }
 
 /// One round trip to the server later.
@@ -410,7 +414,10 @@ fn a_question_under_way_keeps_nobody_from_an_idle_lock() {
             // Others ask for further fences.
             let is_question = |call: &Call| call.script() == Some(Script::Extend);
             asked += world.wire.iter().filter(|(_, call)| is_question(call)).count();
-            assert!(world.wire.iter().all(|(_, call)| call.script() != Some(Script::Delete)));
+            assert!(
+                world.wire.iter().all(|(_, call)| call.script() != Some(Script::Delete)),
+                "the idle lock is not released"
+            );
             answer_after(world, ms(100));
         }
     }
@@ -427,7 +434,7 @@ fn a_lock_whose_server_takes_too_long_to_answer_does_not_linger() {
         assert_eq!(idle_locks(&crowd), lingers, "{ttl} {round_trip}");
         crowd.settle();
         crowd.pass(ms(ttl / 3 + 1));
-        assert!(is_free(&crowd));
+        assert!(is_free(&crowd), "the lock is released in the end");
     }
 }
 
@@ -479,5 +486,9 @@ pub(super) fn a_lock_that_was_taken_during_a_question_is_asked_about_once_more()
     let (lease, _) = crowd.worlds[0].lease(op);
     crowd.worlds[0].answer_one();
     crowd.pass(ms(10_000 / 16));
-    assert!(crowd.worlds[0].lost.iter().any(|(lost, _)| *lost == lease));
+    assert!(
+        crowd.worlds[0].lost.iter().any(|(lost, _)| *lost == lease),
+        "the caller learns of the theft: {:?}",
+        crowd.worlds[0].lost
+    );
 }

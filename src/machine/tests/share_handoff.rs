@@ -47,7 +47,10 @@ fn a_manager_has_as_many_queue_entries_as_it_could_have_permits() {
         world.release(lease);
     }
     world.settle();
-    assert!(has(&world, waiting[0]) && has(&world, waiting[1]) && !has(&world, waiting[2]));
+    assert!(
+        has(&world, waiting[0]) && has(&world, waiting[1]) && !has(&world, waiting[2]),
+        "two permits serve the first two waiters"
+    );
     assert_eq!(world.server.queue_len(world.now, &World::keys()), 2);
     // The queue entries of callers that leave are removed.
     for op in &waiting[2..49] {
@@ -71,7 +74,7 @@ fn a_permit_is_handed_off_by_one_call_with_a_fence_above_all() {
         world.settle();
         assert_eq!(world.take_outcome(release), Some(Outcome::Done));
         let (_, fence) = world.lease(*op);
-        assert!(fence > last);
+        assert!(fence > last, "fences rise: {fence} after {last}");
         last = fence;
     }
     assert_eq!(world.machine.stats().requests, sent + 2);
@@ -199,14 +202,14 @@ fn a_permit_is_not_handed_off_past_half_of_its_lease_or_if_it_was_exported() {
     let mut world = World::connected();
     let ([first, second], _) = busy(&mut world, 5);
     world.command(Command::Release { lease: first, exported: true });
-    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })), "an exported permit is freed");
     world.settle();
     for _ in 0..5 {
         world.pass(ms(1_000));
         world.settle();
     }
     world.release(second);
-    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })), "the server is to release it");
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn a_share_without_a_limit_goes_to_a_waiter_for_the_whole_lock() {
     world.release(world.lease(reader).0);
     world.settle();
     elsewhere.settle();
-    assert!(has(&elsewhere, writer) && !has(&world, late));
+    assert!(has(&elsewhere, writer) && !has(&world, late), "the writer gets the whole lock");
 }
 
 #[test]
@@ -255,12 +258,12 @@ fn several_permits_are_handed_off_to_who_wants_as_many_and_granted_to_others_by_
     };
     assert_eq!(successor.share(), three);
     world.settle();
-    assert!(has(&world, same) && !has(&world, fewer));
+    assert!(has(&world, same) && !has(&world, fewer), "who wants as many permits is the successor");
     let lease = world.lease(same).0;
     world.release(lease);
     assert!(!matches!(next_call(&world), Some(Call::HandoffShare { .. })), "others want fewer");
     world.settle();
-    assert!(has(&world, fewer) && has(&world, most));
+    assert!(has(&world, fewer) && has(&world, most), "the queue grants the others their permits");
     assert_nothing_left(&mut world);
 }
 
@@ -272,13 +275,13 @@ fn a_lost_permit_is_not_handed_off() {
     let release = world.release(lease);
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Lost));
-    assert!(!has(&world, waiting[0]));
+    assert!(!has(&world, waiting[0]), "a lost permit is not handed off");
     // Its queue entry polls.
     for _ in 0..6 {
         world.pass(ms(1_000));
         world.settle();
     }
-    assert!(has(&world, waiting[0]));
+    assert!(has(&world, waiting[0]), "the waiter gets the permit by the queue");
 }
 
 #[test]
@@ -313,9 +316,9 @@ fn a_permit_is_not_handed_off_beyond_the_limit_of_its_successor() {
     }
     let next = acquire(&mut world, TWO);
     world.settle();
-    assert!(!has(&world, next));
+    assert!(!has(&world, next), "too many share the lock for the next");
     let release = world.release(world.lease(first).0);
-    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })), "the handoff is tried");
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Done));
     assert!(!has(&world, next), "two others share the lock still");
@@ -335,16 +338,16 @@ fn a_lone_permit_is_released_for_a_caller_that_the_server_does_not_know_yet() {
     world.release(world.lease(ready).0);
     world.settle();
     let first = acquire(&mut world, ONE);
-    assert!(matches!(next_call(&world), Some(Call::Take { .. })));
+    assert!(matches!(next_call(&world), Some(Call::Take { .. })), "plain commands take a permit");
     world.settle();
     let next = acquire(&mut world, ONE);
     // The plain commands of the next find the permit taken, and tell the server of nobody who waits.
-    assert!(matches!(next_call(&world), Some(Call::Take { .. })));
+    assert!(matches!(next_call(&world), Some(Call::Take { .. })), "the next tries plain commands");
     let release = world.release(world.lease(first).0);
-    assert!(matches!(world.wire.back(), Some((_, Call::HandoffShare { .. }))));
+    assert!(matches!(world.wire.back(), Some((_, Call::HandoffShare { .. }))), "it is handed off");
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Done));
-    assert!(has(&world, next));
+    assert!(has(&world, next), "the next caller gets the permit");
     assert_nothing_left(&mut world);
 }
 
@@ -354,7 +357,7 @@ fn a_handoff_whose_reply_was_lost_is_found_or_given_back() {
         let mut world = World::connected();
         let ([lease, _], waiting) = busy(&mut world, 3);
         let release = world.release(lease);
-        assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+        assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })), "it is handed off");
         if executed {
             world.execute_and_lose_replies();
         } else {
@@ -392,7 +395,7 @@ fn a_lost_handoff_that_arrives_before_the_release_leaves_no_permit_for_long() {
     let (successors, givers): (Vec<_>, Vec<_>) = std::mem::take(&mut world.wire)
         .into_iter()
         .partition(|(_, call)| *call.token() == successor);
-    assert!(!successors.is_empty() && !givers.is_empty());
+    assert!(!successors.is_empty() && !givers.is_empty(), "both tokens are released");
     world.wire.extend(successors);
     world.settle();
     for call in std::mem::take(&mut world.late) {
@@ -443,10 +446,10 @@ fn a_permit_whose_handoff_is_refused_is_freed() {
     let (request, _) = world.wire.pop_front().unwrap();
     let refusal = Refusal { code: "OOM".to_owned(), detail: "command not allowed".to_owned() };
     world.reply(request, Err(Failure::Refused(refusal)));
-    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })), "a release replaces it");
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Done));
-    assert!(has(&world, waiting[0]));
+    assert!(has(&world, waiting[0]), "the waiter gets the freed permit");
 }
 
 #[test]
@@ -456,9 +459,9 @@ fn a_script_that_the_server_does_not_know_is_sent() {
     world.release(lease);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(Failure::NoScript));
-    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })), "the handoff is resent");
     world.settle();
-    assert!(has(&world, waiting[0]));
+    assert!(has(&world, waiting[0]), "the successor gets the permit");
 }
 
 #[test]
@@ -470,7 +473,11 @@ fn a_stolen_permit_of_a_successor_is_lost() {
     let (successors, _) = world.lease(waiting[0]);
     world.acquire_as(10_000, Wait::Steal, RENEWED, Mode::Exclusive);
     world.settle();
-    assert!(world.lost.contains(&(successors, LossReason::Stolen)));
+    assert!(
+        world.lost.contains(&(successors, LossReason::Stolen)),
+        "the successor learns of the theft: {:?}",
+        world.lost
+    );
 }
 
 /// Replicas have confirmed two permits, and one of them is handed off to the third caller.
@@ -492,7 +499,7 @@ fn replicas_must_confirm_a_handoff() {
     let (mut world, successor) = handed_off_with_replicas();
     assert!(!has(&world, successor), "nobody has confirmed it");
     world.confirm(true);
-    assert!(has(&world, successor));
+    assert!(has(&world, successor), "the confirmed handoff counts");
     assert_nothing_left(&mut world);
 }
 
@@ -521,7 +528,7 @@ fn two_permits_that_are_given_up_at_once_are_for_two_callers() {
     let ttls: Vec<_> = ttls.collect();
     assert_eq!(ttls, [ms(20_000), ms(30_000)]);
     world.settle();
-    assert!(waiting.iter().all(|op| has(&world, *op)));
+    assert!(waiting.iter().all(|op| has(&world, *op)), "each of the two callers gets a permit");
     assert_eq!(world.machine.stats().handed_off, 2);
     assert_nothing_left(&mut world);
 }
@@ -552,12 +559,12 @@ fn a_handoff_for_a_lease_that_has_ended_is_given_back() {
     let brief = world.acquire_as(1_000, Wait::Forever, RENEWED, TWO);
     world.settle();
     world.release(leases[0]);
-    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })), "it is handed off");
     world.execute_one();
     world.pass(ms(1_000));
     world.answer_one();
-    assert!(!has(&world, brief));
+    assert!(!has(&world, brief), "the lease has ended before the answer");
     world.settle();
-    assert!(has(&world, brief));
+    assert!(has(&world, brief), "the permit given back is granted anew");
     assert_nothing_left(&mut world);
 }
