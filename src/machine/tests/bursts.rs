@@ -161,7 +161,10 @@ impl Burst {
         }
         // Those who leave at once.
         (0..self.rng.usize(..20)).for_each(|_| self.cancel());
-        assert!(self.service * u32::try_from(count).unwrap() > COMMAND_TIMEOUT);
+        assert!(
+            self.service * u32::try_from(count).unwrap() > COMMAND_TIMEOUT,
+            "the burst takes longer to serve than a command may"
+        );
         while !self.world.wire.is_empty() {
             self.serve();
             match self.rng.u32(..200) {
@@ -194,7 +197,7 @@ impl Burst {
     fn hang(mut self) {
         (0..20).for_each(|_| self.acquire());
         (0..3).for_each(|_| self.serve());
-        assert!(!self.world.wire.is_empty());
+        assert!(!self.world.wire.is_empty(), "requests are under way when the server hangs");
         self.world.pass(COMMAND_TIMEOUT.saturating_sub(ms(1)));
         let lost = |world: &World| {
             world.notices.iter().filter(|it| matches!(it, Notice::Disconnected(_))).count()

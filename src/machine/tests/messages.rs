@@ -59,7 +59,7 @@ fn a_theft_is_believed_once_the_server_confirms_it() {
         let op = thief.acquire(10_000, Wait::Steal);
         thief.settle();
         thief.lease(op);
-        assert!(world.receive_one());
+        assert!(world.receive_one(), "the message of the theft arrives");
         assert!(world.deadlines.contains_key(&lease), "{token} is asked for first");
         world.settle();
         assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
@@ -73,13 +73,13 @@ fn a_renewal_under_way_does_not_refute_a_theft() {
     let mut world = World::connected();
     let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
     world.pass(ms(3_400));
-    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))));
+    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))), "a renewal is under way");
     world.execute_one();
     let mut thief = World::connected_to(&world.server, "d");
     thief.now = world.now;
     thief.acquire(10_000, Wait::Steal);
     thief.settle();
-    assert!(world.receive_one());
+    assert!(world.receive_one(), "the message of the theft arrives");
     world.answer_what_is_there();
     assert_eq!(world.lost, [], "the answer is older than the message");
     world.settle();
@@ -109,7 +109,7 @@ fn a_message_that_does_not_fit_causes_no_check() {
     world.event(stolen("hf1.c.1.label", World::keys()));
     world.event(stolen("hf1.c.2", World::keys()));
     world.event(stolen("hf1.d.1", World::keys()));
-    assert!(world.wire.is_empty());
+    assert!(world.wire.is_empty(), "no hold is checked");
 
     let mut world = World::connected();
     world.machine.context.config.confirm = true;
@@ -118,7 +118,7 @@ fn a_message_that_does_not_fit_causes_no_check() {
     assert_eq!(world.confirms.len(), 1, "it waits for replicas");
     world.event(stolen("hf1.c.1", other()));
     world.event(stolen("hf1.c.1.label", World::keys()));
-    assert!(world.wire.is_empty());
+    assert!(world.wire.is_empty(), "no grant is checked");
 
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(1, 10_000);
@@ -129,9 +129,9 @@ fn a_message_that_does_not_fit_causes_no_check() {
     crowd.worlds[0].event(granted("hf1.a.1", other(), fence, time));
     crowd.worlds[0].event(granted("hf1.a.1.label", World::keys(), fence, time));
     assert_eq!(crowd.worlds[0].machine.stats().requests, sent);
-    assert!(!crowd.has(0, op));
+    assert!(!crowd.has(0, op), "a message that does not fit grants nothing");
     crowd.release(1, lease);
-    assert!(crowd.has(0, op));
+    assert!(crowd.has(0, op), "the release grants the lock");
 }
 
 /// 1. A tenant with the rights of another prefix publishes a grant with the fence 9007199254740991.
@@ -153,7 +153,7 @@ fn a_fence_from_the_future_starts_no_hold() {
     }
     crowd.release(1, lease);
     let (_, fence) = crowd.worlds[0].lease(op);
-    assert!(fence < later);
+    assert!(fence < later, "the fence is the counter's: {fence}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_reply() {
     let ahead = crowd.server.time(now).as_micros() + 3_600_000_000;
     crowd.server.set_fence(now, ahead);
     crowd.release(1, lease);
-    assert!(crowd.worlds[0].lease(op).1 > ahead);
+    assert!(crowd.worlds[0].lease(op).1 > ahead, "the fence is above the counter's, {ahead}");
 }
 
 /// Replicas would confirm a lost hold; the same token is sent again.
@@ -200,15 +200,19 @@ fn a_theft_of_a_grant_that_waits_for_replicas_is_checked() {
         } else {
             b.acquire(10_000, Wait::Steal);
             b.settle();
-            assert!(a.receive_one());
+            assert!(a.receive_one(), "the message of the theft arrives");
         }
         a.settle();
         // The confirmation of the first grant is void now.
-        assert!(a.outcome(op).is_none());
+        assert!(a.outcome(op).is_none(), "the first confirmation counts no more");
         if forged {
             a.confirms.pop_front();
             a.confirm(true);
-            assert!(matches!(a.outcome(op), Some(Outcome::Acquired { .. })));
+            assert!(
+                matches!(a.outcome(op), Some(Outcome::Acquired { .. })),
+                "the later confirmation counts: {:?}",
+                a.outcome(op)
+            );
         } else {
             let waits = a.server.queue_len(a.now, &World::keys());
             assert_eq!(waits, 1, "it is enqueued behind the thief");
@@ -268,7 +272,7 @@ fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     assert!(!crowd.has(0, op), "the server has been asked since");
     crowd.settle();
     crowd.release(1, other);
-    assert!(crowd.has(0, op));
+    assert!(crowd.has(0, op), "the waiter gets its turn");
 }
 
 /// 1. A waits behind B, whose release grants the lock to A by a message, which is delayed. The claim ends.
@@ -300,7 +304,7 @@ pub(super) fn a_grant_from_before_the_clock_was_set_back_starts_no_hold() {
     assert!(crowd.worlds[0].receive_one(), "the first message");
     assert!(!crowd.has(0, op), "the server is asked first");
     crowd.settle();
-    assert!(crowd.worlds[0].lease(op).1 > later);
+    assert!(crowd.worlds[0].lease(op).1 > later, "the fence is above B's, {later}");
 }
 
 #[test]

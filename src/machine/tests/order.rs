@@ -57,9 +57,12 @@ impl Calls {
             }
         }
         assert_eq!(served.len(), self.open.len(), "everybody is served");
-        assert!(self.open.iter().all(|(who, op)| {
-            matches!(self.crowd.worlds[*who].outcome(*op), Some(Outcome::Acquired { .. }))
-        }));
+        assert!(
+            self.open.iter().all(|(who, op)| {
+                matches!(self.crowd.worlds[*who].outcome(*op), Some(Outcome::Acquired { .. }))
+            }),
+            "everybody gets the lock"
+        );
         self.crowd.assert_nothing_left();
         served
     }
@@ -126,7 +129,10 @@ fn an_entry_whose_answer_is_late_loses_that_position_too() {
     crowd.worlds[0].answer_one();
     while crowd.worlds[0].receive_one() {}
     crowd.worlds[0].answer_one();
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Acquire { .. }))));
+    assert!(
+        matches!(crowd.worlds[0].wire.front(), Some((_, Call::Acquire { .. }))),
+        "the next callers' entry is unanswered"
+    );
     for op in earlier.iter().skip(1).chain(&later) {
         if !crowd.has(0, *op) {
             crowd.settle();
@@ -188,12 +194,12 @@ pub(super) fn a_caller_behind_a_stolen_grant_has_the_position_of_its_call() {
     crowd.worlds[2].command(Command::Force { name, foreign: false, owners });
     crowd.worlds[2].settle();
     crowd.worlds[1].settle();
-    assert!(crowd.has(1, other));
+    assert!(crowd.has(1, other), "B's caller has the lock");
     let later = crowd.worlds[2].acquire(10_000, Wait::Forever);
     crowd.worlds[2].settle();
     assert!(!crowd.has(0, stolen), "its message is on its way");
     crowd.settle();
-    assert!(!crowd.has(0, behind));
+    assert!(!crowd.has(0, behind), "W2 waits behind B's caller");
     for (who, op) in [(1, other), (0, behind), (2, later)] {
         assert!(crowd.has(who, op), "{who} is served too late");
         let lease = crowd.worlds[who].lease(op).0;

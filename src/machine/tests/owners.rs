@@ -45,13 +45,13 @@ fn an_owner_gets_its_lock_again_under_another_token_and_the_former_handle_learns
     let (mut a, mut b, mut c) = three();
     let (first, fence) = take(&mut a);
     let (second, later) = take(&mut b);
-    assert!(later > fence);
+    assert!(later > fence, "fences rise: {later} after {fence}");
     a.settle();
     assert_eq!(a.lost, [(first, LossReason::Adopted)]);
     assert_eq!(holder(&b).as_deref(), Some("hf1.b.2.@order-7"));
     // Also in the same manager.
     let (third, last) = take(&mut b);
-    assert!(last > later);
+    assert!(last > later, "fences rise: {last} after {later}");
     assert_eq!(b.lost, [(second, LossReason::Adopted)]);
     let other = c.acquire(10_000, Wait::Never);
     c.settle();
@@ -111,7 +111,11 @@ pub(super) fn what_its_owner_had_before_is_not_given_back() {
             b.lose_requests();
         }
         b.pass(COMMAND_TIMEOUT);
-        assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+        assert!(
+            matches!(b.outcome(op), Some(Outcome::Connection(_))),
+            "the take-over is unanswered: {:?}",
+            b.outcome(op)
+        );
         b.connect();
         b.settle();
         assert_idle(&mut b);
@@ -145,7 +149,7 @@ fn a_waiter_takes_over_what_its_owner_gets_and_leaves_the_queue() {
     assert_eq!(b.outcome(then), None);
     pass([&mut b, &mut a, &mut c], 700);
     let (joined, later) = b.lease(then);
-    assert!(later > fence);
+    assert!(later > fence, "fences rise: {later} after {fence}");
     assert_eq!(a.lost, [(held, LossReason::Adopted)]);
     assert_eq!(c.outcome(last), None, "it waits for both");
     b.release(joined);
@@ -175,14 +179,14 @@ pub(super) fn a_take_over_ends_the_confirmation_of_the_grant_before() {
     assert_eq!(a.wire.len(), 1, "it polls");
     c.release(c.lease(plain).0);
     c.settle();
-    assert!(a.receive_one() && a.confirms.len() == 1);
+    assert!(a.receive_one() && a.confirms.len() == 1, "the grant by message waits for a replica");
     let (_, fence) = take(&mut b);
     a.answer_one();
     a.confirm(true);
     assert_eq!(a.outcome(op), None);
     a.settle();
     let (held, later) = a.lease(op);
-    assert!(later > fence);
+    assert!(later > fence, "A's fence is above B's: {later} after {fence}");
     b.settle();
     assert_eq!(b.lost.len(), 1);
     a.release(held);
@@ -206,13 +210,19 @@ fn no_other_caller_gets_the_token_of_an_owner() {
     a.release(again);
     a.settle();
     let (held, _) = a.lease(plain);
-    assert!(!holder(&a).is_some_and(|token| Token::from_text(&token).is_of_owner(OWNER)));
+    assert!(
+        !holder(&a).is_some_and(|token| Token::from_text(&token).is_of_owner(OWNER)),
+        "the plain caller has no token of the owner"
+    );
     let waiting = ask(&mut a, Wait::Forever);
     a.settle();
     a.release(held);
     a.settle();
     a.lease(waiting);
-    assert!(holder(&a).is_some_and(|token| Token::from_text(&token).is_of_owner(OWNER)));
+    assert!(
+        holder(&a).is_some_and(|token| Token::from_text(&token).is_of_owner(OWNER)),
+        "the owner has a token of its own"
+    );
 }
 
 /// 1. An entry waits behind a hold of its own owner and manager, which is released before the answer tells of it. The entry

@@ -69,7 +69,7 @@ fn its_patience_ends_as_in_the_queue() {
     assert_eq!((*waited, holder.as_str(), *position), (ms(1_000), "old code", None));
     assert_eq!(world.outcome(cancelled), Some(&Outcome::Cancelled));
     assert_eq!(world.machine.stats().timed_out, 1);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nobody is left waiting");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_release_leaves_the_lock_free_for_old_code() {
     crowd.release(0, lease);
     let now = crowd.worlds[0].now;
     assert_eq!(crowd.server.owner(now, &World::keys()), None, "nobody was handed the lock");
-    assert!(!crowd.has(0, next) && !crowd.has(1, other));
+    assert!(!crowd.has(0, next) && !crowd.has(1, other), "both wait for their next poll");
     assert_eq!(crowd.worlds[0].machine.stats().handed_off, 0);
     crowd.pass(ms(302));
     assert!(crowd.has(0, next) != crowd.has(1, other), "one of them has asked again");
@@ -144,7 +144,7 @@ fn a_waiter_joins_the_queue_behind_shares() {
     assert!(!crowd.has(1, late), "it waits behind the whole lock");
     let (lease, _) = crowd.worlds[1].lease(first);
     crowd.release(1, lease);
-    assert!(crowd.has(0, waits));
+    assert!(crowd.has(0, waits), "the whole lock is next in the queue");
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn a_share_waits_in_the_queue() {
     let share = crowd.worlds[1].acquire_as(10_000, Wait::Forever, ONE_LEASE, Mode::SHARED);
     crowd.settle();
     crowd.release(0, lease);
-    assert!(crowd.has(1, share));
+    assert!(crowd.has(1, share), "the share gets its turn");
 }

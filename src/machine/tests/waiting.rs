@@ -98,7 +98,7 @@ fn a_release_grants_the_lock_to_the_first_waiter_at_once() {
     let mut holder = (0, crowd.held(0, 10_000));
     let waiting: Vec<_> = [2, 1, 3].map(|who| (who, crowd.acquire(who, 10_000))).into();
     for (who, op) in waiting {
-        assert!(!crowd.has(who, op));
+        assert!(!crowd.has(who, op), "each waits for its turn");
         crowd.release(holder.0, holder.1);
         assert!(crowd.has(who, op), "without a poll");
         holder = (who, crowd.worlds[who].lease(op).0);
@@ -116,7 +116,7 @@ fn a_second_waiter_marks_the_holder_that_a_grant_made() {
     crowd.release(0, first);
     let second = crowd.worlds[1].lease(b).0;
     crowd.release(1, second);
-    assert!(crowd.has(2, c));
+    assert!(crowd.has(2, c), "the release looks at the wait queue");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn fences_rise_from_owner_to_owner() {
     let (lease, first) = crowd.worlds[0].lease(op);
     let op = crowd.acquire(1, 10_000);
     crowd.release(0, lease);
-    assert!(crowd.worlds[1].lease(op).1 > first);
+    assert!(crowd.worlds[1].lease(op).1 > first, "the next owner's fence is above {first}");
 }
 
 #[test]
@@ -148,14 +148,14 @@ fn a_grant_by_message_is_valid_for_a_claim_and_then_for_the_lease() {
     let op = crowd.acquire(1, 10_000);
     crowd.worlds[0].release(lease);
     crowd.worlds[0].settle();
-    assert!(crowd.worlds[1].receive_one());
+    assert!(crowd.worlds[1].receive_one(), "the message of the grant arrives");
     let (lease, _) = crowd.worlds[1].lease(op);
     let now = crowd.worlds[1].now;
     assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(3_000 - 32));
-    assert!(matches!(crowd.worlds[1].wire.front(), Some((_, Call::Claim { .. }))));
+    assert!(matches!(crowd.worlds[1].wire.front(), Some((_, Call::Claim { .. }))), "it is claimed");
     let server = crowd.worlds[1].server.clone();
     let record = || server.command(now, &["HGET", &World::keys().waiters(), "unclaimed"]);
-    assert!(record().is_some());
+    assert!(record().is_some(), "the grant counts as unclaimed until then");
     crowd.settle();
     assert_eq!(record(), None);
     assert_eq!(crowd.worlds[1].machine.stats().renewals, 0, "a claim is none");
@@ -171,7 +171,7 @@ fn a_grant_is_claimed_also_without_renewal() {
     crowd.release(0, lease);
     let (lease, _) = crowd.worlds[1].lease(op);
     crowd.pass(ms(9_000));
-    assert!(crowd.worlds[1].deadlines.contains_key(&lease));
+    assert!(crowd.worlds[1].deadlines.contains_key(&lease), "the claim makes the grant a lease");
 }
 
 #[test]
@@ -200,11 +200,14 @@ fn a_grant_that_cannot_be_dated_waits_for_its_claim() {
     let later = crowd.worlds[1].now + ms(11_000);
     crowd.worlds[1].now = later;
     crowd.worlds[1].receive_one();
-    assert!(!crowd.has(1, op));
-    assert!(matches!(
-        crowd.worlds[1].wire.front(),
-        Some((_, Call::Acquire { intent: Intent::Poll, .. }))
-    ));
+    assert!(!crowd.has(1, op), "a grant without a date starts no hold");
+    assert!(
+        matches!(
+            crowd.worlds[1].wire.front(),
+            Some((_, Call::Acquire { intent: Intent::Poll, .. }))
+        ),
+        "the server is asked instead"
+    );
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn a_lost_message_is_replaced_by_a_poll_within_the_claim() {
     crowd.worlds[0].settle();
     crowd.worlds[1].lose_messages();
     crowd.pass(ms(3_000));
-    assert!(crowd.has(1, op));
+    assert!(crowd.has(1, op), "the poll finds the grant");
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn a_waiter_that_connects_again_is_not_overtaken() {
     crowd.settle();
     let lease = crowd.worlds[1].lease(b).0;
     crowd.release(1, lease);
-    assert!(crowd.has(2, c));
+    assert!(crowd.has(2, c), "the next waiter gets its turn");
 }
 
 /// 1. H has a share. W waits for the whole lock, and behind it R for a share.
@@ -278,18 +281,18 @@ fn readers_do_not_overtake_a_writer_that_connects_again() {
     // The later one is the first to connect, and polls.
     crowd.worlds[2].connect();
     crowd.settle();
-    assert!(!crowd.has(2, later));
+    assert!(!crowd.has(2, later), "the reader does not overtake the writer");
     crowd.pass_for(&[2, 0], ms(2_500));
-    assert!(!crowd.has(2, later));
+    assert!(!crowd.has(2, later), "the writer may be connecting again");
     crowd.worlds[1].now = crowd.worlds[2].now;
     crowd.worlds[1].connect();
     crowd.settle();
     let lease = crowd.worlds[0].lease(reader).0;
     crowd.release(0, lease);
     let lease = crowd.worlds[1].lease(writer).0;
-    assert!(!crowd.has(2, later));
+    assert!(!crowd.has(2, later), "the writer has the lock alone");
     crowd.release(1, lease);
-    assert!(crowd.has(2, later));
+    assert!(crowd.has(2, later), "the reader gets its turn");
 }
 
 #[test]
@@ -323,7 +326,7 @@ fn a_holder_that_dies_costs_its_lease_and_no_more() {
     while !crowd.has(1, op) {
         crowd.pass_for(&[1], ms(1));
         now = crowd.worlds[1].now;
-        assert!(now.since(died) < ms(5_000));
+        assert!(now.since(died) < ms(5_000), "the death costs no more than the lease");
     }
     assert!(now.since(died) <= ms(2_010), "{:?}", now.since(died));
 }
@@ -422,7 +425,10 @@ pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
         while crowd.worlds[1].receive_one() {}
         crowd.worlds.iter_mut().for_each(|world| world.pass(ms(201)));
         let claim = crowd.worlds[1].wire.front();
-        assert!(matches!(claim, Some((_, Call::Claim { .. } | Call::ExtendShare { .. }))));
+        assert!(
+            matches!(claim, Some((_, Call::Claim { .. } | Call::ExtendShare { .. }))),
+            "the claim is on its way: {claim:?}"
+        );
         crowd.worlds[1].execute_one();
         let turn = other.map(|other| crowd.worlds[2].lease(other).0);
         match turn {
@@ -464,7 +470,10 @@ pub(super) fn what_plain_commands_have_taken_since_is_no_sign_of_life() {
         crowd.worlds[who].pass(ms(201));
     }
     let given_back = share(&mut crowd.worlds[0], Wait::Never);
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Take { .. }))));
+    assert!(
+        matches!(crowd.worlds[0].wire.front(), Some((_, Call::Take { .. }))),
+        "the share is asked for by plain commands"
+    );
     crowd.worlds[0].execute_one();
     share(&mut crowd.worlds[2], Wait::Never);
     crowd.worlds[2].settle();
@@ -489,7 +498,7 @@ fn the_queue_is_not_bypassed_when_the_key_is_gone() {
         let second = crowd.worlds[2].acquire(10_000, wait);
         crowd.settle();
         assert!(crowd.has(1, first), "whoever finds it free passes it on");
-        assert!(!crowd.has(2, second));
+        assert!(!crowd.has(2, second), "nobody bypasses the queue");
     }
 }
 
@@ -507,7 +516,7 @@ fn a_try_acquires_a_lock_whose_waiters_are_dead() {
     crowd.pass_for(&[2, 0], ms(3_001));
     let op = crowd.worlds[2].acquire(10_000, Wait::Never);
     crowd.settle();
-    assert!(crowd.has(2, op));
+    assert!(crowd.has(2, op), "the dead waiter is passed over");
 }
 
 #[test]
@@ -565,7 +574,7 @@ fn a_lock_of_old_code_is_polled_every_tenth_of_a_second() {
     let now = crowd.worlds[0].now;
     crowd.server.command(now, &["DEL", World::keys().lock()]);
     crowd.pass(ms(141));
-    assert!(crowd.has(0, op));
+    assert!(crowd.has(0, op), "a poll finds the lock free in time");
 }
 
 #[test]
@@ -581,7 +590,7 @@ fn a_waiter_without_messages_polls() {
     let op = crowd.acquire(1, 10_000);
     crowd.release(0, lease);
     crowd.pass(ms(141));
-    assert!(crowd.has(1, op));
+    assert!(crowd.has(1, op), "a poll finds the lock in time");
 }
 
 #[test]
@@ -606,7 +615,10 @@ fn a_server_that_lost_its_data_gets_the_queue_back_in_order() {
     crowd.server.command(now, &["DEL", World::keys().lock()]);
     let third = crowd.worlds[0].acquire(10_000, Wait::Never);
     crowd.settle();
-    assert!(crowd.has(1, first) && !crowd.has(2, second) && !crowd.has(0, third));
+    assert!(
+        crowd.has(1, first) && !crowd.has(2, second) && !crowd.has(0, third),
+        "the first waiter alone gets the lock"
+    );
 }
 
 #[test]
@@ -647,7 +659,7 @@ fn a_lock_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
         }
         handed_off += 1;
         let (next, fence) = crowd.worlds[0].lease(op);
-        assert!(next > lease && fence > last_fence);
+        assert!(next > lease && fence > last_fence, "both rise: {fence} after {last_fence}");
         (lease, last_fence) = (next, fence);
     }
     assert_eq!(handed_off, 15);
@@ -669,7 +681,7 @@ fn a_fence_of_a_handoff_is_reserved() {
         crowd.release(0, lease);
         let (next, fence) = crowd.worlds[0].lease(op);
         let now = crowd.worlds[0].now;
-        assert!(fence > last);
+        assert!(fence > last, "fences rise: {fence} after {last}");
         assert!(crowd.server.fence(now).unwrap() >= fence, "issued by the server");
         (lease, last) = (next, fence);
     }
@@ -690,7 +702,7 @@ fn an_earlier_owner_cannot_touch_the_hold_of_the_next() {
         assert_eq!(crowd.worlds[0].outcome(op), Some(&Outcome::Lost));
         assert!(crowd.worlds[0].wire.is_empty(), "nothing is sent");
     }
-    assert!(crowd.worlds[0].deadlines.contains_key(&next));
+    assert!(crowd.worlds[0].deadlines.contains_key(&next), "the next owner's hold is untouched");
 }
 
 #[test]
@@ -698,9 +710,12 @@ fn an_exported_token_is_not_handed_off() {
     let mut crowd = Crowd::new(1);
     let (lease, waiting) = busy(&mut crowd, 5);
     crowd.worlds[0].command(Command::Release { lease, exported: true });
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+    assert!(
+        matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))),
+        "an exported token is released at the server"
+    );
     crowd.settle();
-    assert!(crowd.has(0, waiting[0]));
+    assert!(crowd.has(0, waiting[0]), "the server grants the lock to the next");
 }
 
 #[test]
@@ -709,7 +724,10 @@ fn a_lock_is_not_handed_off_past_half_of_its_lease() {
     let (lease, _) = busy(&mut crowd, 5);
     crowd.pass(ms(5_000));
     crowd.worlds[0].release(lease);
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+    assert!(
+        matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))),
+        "the release goes to the server"
+    );
 }
 
 #[test]
@@ -744,7 +762,7 @@ fn the_lock_goes_to_others_when_the_waiters_here_are_served() {
         lease = crowd.worlds[0].lease(op).0;
     }
     crowd.release(0, lease);
-    assert!(crowd.has(1, elsewhere));
+    assert!(crowd.has(1, elsewhere), "the other process gets its turn");
     let lease = crowd.worlds[1].lease(elsewhere).0;
     crowd.release(1, lease);
     crowd.assert_nothing_left();
@@ -775,7 +793,7 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     crowd.worlds[1].execute_one();
     crowd.worlds[0].release(lease);
     crowd.worlds[0].settle();
-    assert!(crowd.worlds[1].receive_one());
+    assert!(crowd.worlds[1].receive_one(), "the message of the grant arrives");
     let (lease, _) = crowd.worlds[1].lease(op);
     // The reply to the request itself never arrives.
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));

@@ -698,7 +698,7 @@ const LIVENESS_MS: u64 = 6_000;
 #[test]
 fn the_scripts_have_the_same_liveness() {
     let source = format!("local LIVENESS_MS, KEYS_MS = {LIVENESS_MS}, ");
-    assert!(Script::KeepEntry.source().contains(&source));
+    assert!(Script::KeepEntry.source().contains(&source), "the script has the machine's liveness");
 }
 
 fn refused(done: &Executed<'_>) -> Result<(), String> {
