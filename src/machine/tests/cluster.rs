@@ -42,7 +42,7 @@ impl Crew {
     /// Its first connections are being made.
     fn opening() -> Self {
         let slot = |name| LockKeys::new("lock:", name).slot();
-        assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2);
+        assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2, "each half has one of the names");
         let config = Config {
             client: "c".to_owned(),
             started: Mono::NEVER,
@@ -195,13 +195,13 @@ fn a_one_shot_survives_a_redirection_to_an_unknown_server() {
     crew.reply(node, request, refused("TRYAGAIN"));
     let moved = Routes::new(&[(0, SLOTS / 2 - 1, ONE), (SLOTS / 2, SLOTS - 1, three)]);
     crew.event(ONE, Event::Discovered(Ok(moved)));
-    assert!(crew.take().contains(&Effect::Connect { node: three }));
+    assert!(crew.take().contains(&Effect::Connect { node: three }), "it connects to that server");
     crew.connect(three);
     let (node, request, ..) = crew.sent();
     assert_eq!(node, three);
     crew.reply(node, request, Ok(Reply::Owner(true)));
     let done = Effect::Complete { op: OpId(2), outcome: Outcome::Done };
-    assert!(crew.take().contains(&done));
+    assert!(crew.take().contains(&done), "the one-shot is done by the unknown server");
 }
 
 #[test]
@@ -241,21 +241,24 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     let (_, tries, ..) = crew.sent();
     let three = NodeId(2);
     crew.reply(ONE, waits, Err(Failure::Moved(three)));
-    assert!(crew.take().contains(&Effect::Connect { node: three }));
+    assert!(crew.take().contains(&Effect::Connect { node: three }), "it connects to that server");
     crew.pass(60);
     crew.take();
     crew.reply(ONE, tries, Err(Failure::Moved(TWO)));
     let (_, tries, ..) = crew.sent();
     crew.reply(TWO, tries, Ok(HeldBy::default().into()));
     crew.pass(200);
-    assert!(crew.take().contains(&Effect::Discover));
+    assert!(crew.take().contains(&Effect::Discover), "the redirections make it ask for the routes");
     // The routes are as they were believed to be.
     let (slot, half) = (LockKeys::new("lock:", LOW).slot(), SLOTS / 2);
     let low = [(0, slot - 1, ONE), (slot, slot, TWO), (slot + 1, half - 1, ONE)];
     let routes = Routes::new(&[&low[..], &[(half, SLOTS - 1, TWO)]].concat());
     crew.event(ONE, Event::Discovered(Ok(routes)));
     let (node, _, call, _) = crew.sent();
-    assert!(node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }));
+    assert!(
+        node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }),
+        "the entry is sent to node 2: {call:?}"
+    );
 }
 
 /// 1. The window of the connection to server one is full, so a caller waits for room there. Its lock moves to server two,
@@ -307,7 +310,7 @@ fn a_release_that_went_to_another_server_than_the_lost_request_is_repeated() {
     crew.take();
     crew.command(OpId(2), Command::Cancel);
     let (node, release, call, _) = crew.sent();
-    assert!(node == TWO && matches!(call, Call::Release { .. }));
+    assert!(node == TWO && matches!(call, Call::Release { .. }), "node 2 is to free it: {call:?}");
     crew.event(ONE, Event::Disconnected("died".to_owned()));
     crew.take();
     crew.reply(TWO, release, Ok(Reply::Owner(false)));
@@ -315,7 +318,7 @@ fn a_release_that_went_to_another_server_than_the_lost_request_is_repeated() {
     let (node, release, again, _) = crew.sent();
     assert!(node == TWO && again == call, "the lost request may have been executed since");
     crew.reply(TWO, release, Ok(Reply::Owner(true)));
-    assert!(crew.machine.releases.is_empty());
+    assert!(crew.machine.releases.is_empty(), "the release that freed the lock is the last");
 }
 
 #[test]
@@ -353,7 +356,10 @@ fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
     let (_, _, call, send_mode) = crew.sent();
     assert_eq!(send_mode, SendMode::Asking(TWO));
-    assert!(matches!(call, Call::Acquire { epoch, .. } if epoch == later));
+    assert!(
+        matches!(call, Call::Acquire { epoch, .. } if epoch == later),
+        "the epoch is that of node 2: {call:?}"
+    );
 }
 
 /// By the keys of a share alone, a lease would end although it is renewed:
@@ -385,17 +391,17 @@ fn a_lock_that_is_to_be_downgraded_is_kept_while_its_slot_moves() {
         }
         crew.pass(10);
     }
-    assert!(extended);
+    assert!(extended, "the extension is done while the slot moves");
     // The downgrade is executed between the two requests of a renewal: it is no whole lock any more, which is no loss.
     let (node, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::ExtendShare { .. }));
+    assert!(matches!(call, Call::ExtendShare { .. }), "the renewal is that of a share: {call:?}");
     crew.reply(node, request, refused("TRYAGAIN"));
     let (node, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::Extend { .. }));
+    assert!(matches!(call, Call::Extend { .. }), "it goes on by the lock's own key: {call:?}");
     crew.reply(node, request, Ok(Reply::Owner(false)));
     let (_, _, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::KeepShare { .. }));
-    assert!(crew.machine.leases.get(lease.token_id()).is_some());
+    assert!(matches!(call, Call::KeepShare { .. }), "the lock is kept as a share: {call:?}");
+    assert!(crew.machine.leases.get(lease.token_id()).is_some(), "the downgrade costs no lease");
 }
 
 /// The lock and the set of its shares are on two servers: a share is lengthened by one call for each, and counts from
@@ -543,7 +549,7 @@ fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
         assert!(crew.machine.releases.contains_key(&lease.token_id()), "it may be mended yet");
     }
     crew.suffer(STRIFE[0], 9_000);
-    assert!(crew.machine.releases.is_empty());
+    assert!(crew.machine.releases.is_empty(), "the release is given up in the end");
     assert_eq!(crew.suffer(STRIFE[0], 60_000).0, 0, "nobody wants anything any more");
 }
 
@@ -598,13 +604,16 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
     let (_, request, ..) = crew.sent();
     crew.reply(ONE, request, refused("TRYAGAIN"));
     let (node, request, call, _) = crew.sent();
-    assert!(node == ONE && matches!(call, Call::Free { .. }));
+    assert!(node == ONE && matches!(call, Call::Free { .. }), "it frees the lock alone: {call:?}");
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
     let (node, request, call, send_mode) = crew.sent();
-    assert!(node == TWO && matches!(call, Call::Free { .. }) && send_mode == SendMode::Asking(TWO));
+    assert!(
+        node == TWO && matches!(call, Call::Free { .. }) && send_mode == SendMode::Asking(TWO),
+        "it does so at the slot's target, too: {call:?}"
+    );
     crew.reply(TWO, request, Ok(Reply::Owner(true)));
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
-    assert!(crew.machine.next_timeout().is_none());
+    assert!(crew.machine.next_timeout().is_none(), "nothing of the release is left to do");
 }
 
 #[test]
@@ -617,7 +626,8 @@ fn a_queue_entry_subscribes_and_asks_again_once_it_is_subscribed() {
     crew.event(ONE, Event::Listening { channel: Arc::clone(&channel), on: true });
     let (_, request, call, _) = crew.sent();
     assert!(
-        matches!(&call, Call::Acquire { intent: Intent::Poll, inbox, .. } if *inbox == channel)
+        matches!(&call, Call::Acquire { intent: Intent::Poll, inbox, .. } if *inbox == channel),
+        "the entry polls with its inbox: {call:?}"
     );
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
     let (node, request, ..) = crew.sent();
@@ -651,8 +661,8 @@ fn a_server_that_fails_costs_the_others_nothing() {
     let asked = crew.take().into_iter().filter(
         |effect| matches!(effect, Effect::Send { node, call: Call::Extend { .. }, .. } if *node == three),
     );
-    assert!(asked.count() >= 1);
-    assert!(crew.machine.leases.get(low.token_id()).is_some());
+    assert!(asked.count() >= 1, "node 3 is asked for the extension");
+    assert!(crew.machine.leases.get(low.token_id()).is_some(), "the failover costs no lease");
 }
 
 /// How often a connection was reported as lost, and how often as made again.
@@ -708,7 +718,7 @@ fn discovery_of_unknown_routes_backs_off() {
     crew.event(TWO, Event::Disconnected("died".to_owned()));
     crew.take();
     crew.pass(101);
-    assert!(crew.take().contains(&Effect::Discover));
+    assert!(crew.take().contains(&Effect::Discover), "the pauses begin anew with known routes");
 }
 
 #[test]
@@ -718,9 +728,12 @@ fn a_server_that_denies_pubsub_is_polled() {
     crew.take();
     crew.event(ONE, Event::PubsubDenied("ERR unknown command".to_owned()));
     let (_, request, call, _) = crew.sent();
-    assert!(matches!(&call, Call::Acquire { inbox, .. } if inbox.is_empty()));
+    assert!(
+        matches!(&call, Call::Acquire { inbox, .. } if inbox.is_empty()),
+        "the entry names no inbox: {call:?}"
+    );
     crew.reply(ONE, request, Ok(held.into()));
-    assert!(crew.take().is_empty());
+    assert!(crew.take().is_empty(), "nobody asks for messages again");
     let pause = crew.machine.next_timeout().unwrap().since(crew.now);
     assert!(pause <= ms(140), "{pause:?}");
 }
@@ -760,7 +773,7 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
     assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
     let (node, request, call, send_mode) = crew.sent();
-    assert!(node == TWO && matches!(call, Call::ExtendShare { .. }));
+    assert!(node == TWO && matches!(call, Call::ExtendShare { .. }), "node 2 renews it: {call:?}");
     assert_eq!(send_mode, SendMode::Asking(TWO));
     crew.reply(TWO, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
     crew.take();
@@ -771,7 +784,7 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
     assert!(node == ONE && matches!(call, Call::FreeShare { .. }), "{call:?}");
     crew.reply(ONE, request, Ok(Reply::Owner(true)));
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
-    assert!(crew.machine.next_timeout().is_none());
+    assert!(crew.machine.next_timeout().is_none(), "nothing of the release is left to do");
 }
 
 /// By the keys of a share alone, the lock would stay held after its release:
@@ -812,8 +825,8 @@ fn a_lock_that_is_to_be_downgraded_is_released_while_its_slot_moves() {
             crew.reply(ONE, request, Ok(Reply::Owner(true)));
         }
         let done = Effect::Complete { op: OpId(4), outcome: Outcome::Done };
-        assert!(crew.take().contains(&done));
-        assert!(crew.machine.releases.is_empty());
+        assert!(crew.take().contains(&done), "the release is done");
+        assert!(crew.machine.releases.is_empty(), "nothing is left to release");
     }
 }
 
@@ -842,7 +855,10 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let (_, request, call, _) = crew.sent();
     assert!(matches!(call, Call::Extend { .. }), "{call:?}");
     crew.reply(ONE, request, Ok(Reply::Owner(true)));
-    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Lose { .. })));
+    assert!(
+        !crew.take().iter().any(|effect| matches!(effect, Effect::Lose { .. })),
+        "the refused claim costs no lease"
+    );
 }
 
 #[test]
@@ -913,7 +929,7 @@ fn the_second_server_is_given_up_as_well_if_it_is_silent() {
     crew.acquire(2, HIGH);
     assert_eq!(crew.sent().0, TWO);
     crew.pass(2_000);
-    assert!(crew.take().contains(&Effect::Disconnect { node: TWO, abort: true }));
+    assert!(crew.take().contains(&Effect::Disconnect { node: TWO, abort: true }), "it is given up");
 }
 
 /// The error of the call time that an acquire names, in µs, after two readings of the server's clock, half a second
@@ -1026,7 +1042,7 @@ fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
     assert_eq!(wait(&mut crew, 49_000), (0, 0));
     assert!(!crew.machine.is_idle(), "it listens");
     assert_eq!(wait(&mut crew, 2_000), (0, 1));
-    assert!(crew.machine.is_idle());
+    assert!(crew.machine.is_idle(), "the unused channel is given up");
 }
 
 #[test]
@@ -1060,7 +1076,7 @@ fn a_release_that_was_stopped_halfway_is_finished_by_the_lock_alone_and_is_done(
     let (_, request, ..) = crew.sent();
     crew.reply(ONE, request, Err(Failure::Halfway));
     let (_, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::Free { .. }));
+    assert!(matches!(call, Call::Free { .. }), "the release frees the lock alone: {call:?}");
     crew.reply(ONE, request, Ok(Reply::Owner(false)));
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
 }
@@ -1072,17 +1088,20 @@ fn a_queue_entry_is_given_up_once_all_keys_are_in_one_place_again() {
     crew.take();
     crew.command(OpId(2), Command::Cancel);
     let (_, request, call, _) = crew.sent();
-    assert!(matches!(call, Call::Release { .. }));
+    assert!(matches!(call, Call::Release { .. }), "the entry is given up by a release: {call:?}");
     crew.reply(ONE, request, refused("TRYAGAIN"));
     let (_, request, call, _) = crew.sent();
-    assert!(matches!(call, Call::Free { .. }));
+    assert!(matches!(call, Call::Free { .. }), "the lock alone is freed: {call:?}");
     // It is not asked again at once.
     crew.reply(ONE, request, refused("TRYAGAIN"));
-    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })));
+    assert!(
+        !crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })),
+        "it is not asked again at once"
+    );
     let (_, request, ..) = crew.next_sent();
     crew.reply(ONE, request, refused("TRYAGAIN"));
     let (_, request, call, _) = crew.sent();
-    assert!(matches!(call, Call::Free { .. }));
+    assert!(matches!(call, Call::Free { .. }), "the lock alone is freed once more: {call:?}");
     crew.reply(ONE, request, Ok(Reply::Owner(false)));
     let (_, _, call, _) = crew.next_sent();
     assert!(matches!(call, Call::Release { .. }), "it may be queued still");
@@ -1108,7 +1127,10 @@ fn a_renewal_that_a_moving_slot_refuses_is_asked_for_again_after_a_pause() {
     let mut crew = Crew::new();
     crew.hold(2, LOW);
     let (_, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::Renew { .. }));
+    assert!(matches!(call, Call::Renew { .. }), "the lease is renewed: {call:?}");
     crew.reply(ONE, request, refused("TRYAGAIN"));
-    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })));
+    assert!(
+        !crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })),
+        "the renewal is not repeated at once"
+    );
 }
