@@ -280,7 +280,7 @@ fn a_quorum_is_not_open_once_no_majority_can_be_connected() {
         let cause = |node: usize| if node < failures { "not connected: away" } else { "" };
         let causes = (0..count).map(|node| cause(node).to_owned()).collect();
         assert_eq!(council.outcome(OPEN), Some(Outcome::Quorum(causes)));
-        assert!(council.effects.contains(&Effect::Stop));
+        assert!(council.effects.contains(&Effect::Stop), "the quorum that cannot open stops");
     }
 }
 
@@ -424,7 +424,7 @@ fn a_grant_for_one_reserves_one_fence_and_only_who_waits_marks_the_holder() {
         let mut council = Council::of(3);
         council.acquire(OpId(2), 60_000, wait);
         let mark = |asked: &Asked| matches!(asked.call, Call::Vote { mark, .. } if mark == marks);
-        assert!(council.asked.iter().all(mark));
+        assert!(council.asked.iter().all(mark), "only who waits marks the holder");
         let fence = TIME.as_micros();
         assert_eq!(council.vote_and_write(), [(fence, fence); 3]);
     }
@@ -522,7 +522,7 @@ fn a_waiter_asks_ever_more_seldom_while_messages_would_tell_it_that_the_lock_is_
         let doubled = 1 << round.min(4);
         assert!((ms(10 * doubled)..=ms(40 * doubled + 1)).contains(pause), "{round}: {pause:?}");
     }
-    assert!(told.len() > 30);
+    assert!(told.len() > 30, "the waiter asks on, with {} pauses", told.len());
     let untold = pauses("old code");
     assert!(untold[1..].iter().all(|pause| (ms(20)..=ms(81)).contains(pause)), "{untold:?}");
 }
@@ -536,8 +536,8 @@ fn a_waiter_asks_again_when_the_lease_of_the_holder_ends() {
     let soon = Ok(HeldBy { remaining, holder, ..HeldBy::default() }.into());
     let rounds = council.refuse_for(5_000, &soon);
     let mut pauses = rounds.windows(2).map(|pair| pair[1].since(pair[0]));
-    assert!(pauses.all(|pause| (ms(100)..=ms(111)).contains(&pause)));
-    assert!(rounds.len() > 30);
+    assert!(pauses.all(|pause| (ms(100)..=ms(111)).contains(&pause)), "each ends with the lease");
+    assert!(rounds.len() > 30, "the waiter asks on");
 }
 
 #[test]
@@ -552,7 +552,7 @@ fn a_waiter_asks_at_once_when_the_lock_may_be_free() {
         council.refuse_for(3_000, &held_by("hf1.d.1.7"));
         council.event(1, event);
         let rounds = council.refuse_for(12, &held_by("hf1.d.1.7"));
-        assert!(!rounds.is_empty());
+        assert!(!rounds.is_empty(), "it asks before its pause is over");
     }
 }
 
@@ -578,7 +578,7 @@ fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
     assert_eq!(listens(&mut council), (0, 0));
     council.refuse_for(2_000, &held_by("hf1.d.1.7"));
     assert_eq!(listens(&mut council), (0, 3));
-    assert!(council.quorum.is_idle());
+    assert!(council.quorum.is_idle(), "nobody listens any more");
 }
 
 #[test]
@@ -604,7 +604,7 @@ fn a_server_that_may_have_forgotten_votes_once_the_longest_lease_is_over() {
     (0..3).for_each(|node| council.connect_as(node, None, Some(ms(4_500))));
     council.pass(ms(500));
     council.acquire(OpId(2), 1_000, Wait::Never);
-    assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Quorum(_))));
+    assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Quorum(_))), "a lease may last still");
     council.pass(ms(1));
     council.acquire(OpId(3), 1_000, Wait::Never);
     assert_eq!(council.asked.len(), 3, "a second more than the lease has passed");
@@ -616,8 +616,8 @@ fn a_script_that_a_server_does_not_know_is_sent_unless_its_attempt_was_given_up(
     council.acquire(OpId(2), 60_000, Wait::Forever);
     council.answer(0, Err(Failure::NoScript));
     let again = council.asked.pop().unwrap();
-    assert!(again.node == 0 && again.send_mode == SendMode::WithSource);
-    assert!(matches!(again.call, Call::Vote { .. }));
+    assert!(again.node == 0 && again.send_mode == SendMode::WithSource, "the script is sent whole");
+    assert!(matches!(again.call, Call::Vote { .. }), "the vote is asked for: {:?}", again.call);
 
     let mut council = Council::of(3);
     council.acquire(OpId(2), 60_000, Wait::Never);
@@ -636,7 +636,10 @@ fn a_server_that_votes_during_the_second_round_is_asked_to_accept_the_fence_as_w
     let yes = || Ok(Reply::Voted { counter: 0, time: TIME, written: false });
     council.answer_each([yes(), yes(), yes()]);
     council.answer_each([owner(false), owner(true), owner(true)]);
-    assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Acquired { .. })));
+    assert!(
+        matches!(council.outcome(OpId(2)), Some(Outcome::Acquired { .. })),
+        "the late acceptance completes the majority"
+    );
 }
 
 #[test]
@@ -668,9 +671,12 @@ fn a_withdrawal_is_owed_to_a_server_that_is_away_and_repeated_once() {
     council.connect(0);
     for pause in [ms(0), ms(1_000)] {
         council.pass(pause);
-        assert!(matches!(council.answer(0, owner(false)), Call::Withdraw { .. }));
+        assert!(
+            matches!(council.answer(0, owner(false)), Call::Withdraw { .. }),
+            "the server gets its withdrawal"
+        );
     }
-    assert!(council.quorum.is_idle());
+    assert!(council.quorum.is_idle(), "no withdrawal is owed any more");
 }
 
 #[test]
@@ -698,9 +704,9 @@ fn a_server_that_stays_silent_is_given_up() {
     (1..3).for_each(|node| drop(council.answer(node, owner(true))));
     let given_up = Effect::Disconnect { node: NodeId(0), abort: true };
     council.pass(COMMAND_TIMEOUT.mul_f64(0.99));
-    assert!(!council.effects.contains(&given_up));
+    assert!(!council.effects.contains(&given_up), "the silent server has its time");
     council.pass(COMMAND_TIMEOUT.mul_f64(0.01));
-    assert!(council.effects.contains(&given_up));
+    assert!(council.effects.contains(&given_up), "the silent server is given up");
 }
 
 #[test]
@@ -709,14 +715,17 @@ fn fences_that_a_majority_accepts_with_its_votes_need_no_second_round() {
         let mut council = Council::of(3);
         council.acquire(OpId(2), 60_000, Wait::Never);
         let Call::Vote { fences: (first, last), .. } = council.asked[0].call else { panic!() };
-        assert!(first > TIME.as_micros() && last >= first);
+        assert!(first > TIME.as_micros() && last >= first, "fences follow the clock: {first}");
         let voted = |written: bool| {
             let counter = if written { last } else { 0 };
             Ok(Reply::Voted { counter, time: TIME, written })
         };
         council.answer_each([voted(true), voted(true)]);
         let outcome = council.outcome(OpId(2));
-        assert!(matches!(outcome, Some(Outcome::Acquired { fence, .. }) if fence == first));
+        assert!(
+            matches!(outcome, Some(Outcome::Acquired { fence, .. }) if fence == first),
+            "the first of the accepted fences is used: {outcome:?}"
+        );
         council.answer(2, voted(accepts));
         let writes = council.asked.iter().map(|asked| &asked.call);
         let writes =
@@ -770,7 +779,13 @@ fn a_server_whose_clock_is_a_year_ahead_of_the_others_has_no_vote_until_it_is_se
     assert!((right_us..ahead_us).contains(first), "so does the proposal");
     council.answer_each([vote(right_us), vote(right_us)]);
     for node in [0, 1] {
-        assert!(matches!(council.answer(node, owner(true)), Call::WriteFence { .. }));
+        assert!(
+            matches!(council.answer(node, owner(true)), Call::WriteFence { .. }),
+            "the fence is written"
+        );
     }
-    assert!(matches!(council.outcome(OpId(4)), Some(Outcome::Acquired { .. })));
+    assert!(
+        matches!(council.outcome(OpId(4)), Some(Outcome::Acquired { .. })),
+        "the server votes again once its clock is set"
+    );
 }

@@ -186,7 +186,8 @@ fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
         simulation.processes[0]
             .connections
             .iter()
-            .all(|connection| connection.up && !connection.connecting)
+            .all(|connection| connection.up && !connection.connecting),
+        "every connection is kept"
     );
     for node in nodes {
         while simulation.execute(0, node) || simulation.answer(0, node) {}
@@ -208,7 +209,10 @@ fn granted_too_late() -> Simulation {
     simulation.pass(ms(200));
     simulation.wake_up(0);
     talk_to_all(&mut simulation);
-    assert!(simulation.processes[0].held.is_empty() && has_lock(&simulation));
+    assert!(
+        simulation.processes[0].held.is_empty() && has_lock(&simulation),
+        "the lease is over here, and not at the servers"
+    );
     simulation
 }
 
@@ -225,7 +229,7 @@ fn a_grant_that_came_too_late_is_given_back_also_where_the_next_vote_is_not_aske
     simulation.connect(0, 0);
     simulation.pass(ms(10));
     talk_to_all(&mut simulation);
-    assert!(!has_lock(&simulation));
+    assert!(!has_lock(&simulation), "the first server gets its withdrawal, too");
 }
 
 #[test]
@@ -278,7 +282,7 @@ fn a_lock_is_lost_that_was_denied_when_nobody_waited_for_the_answer() {
 fn a_quorum_is_idle_once_nothing_is_left_to_do() {
     // Three servers.
     let mut simulation = Simulation::new(0, Kind::Hasty);
-    assert!(simulation.processes[0].quorum.is_idle());
+    assert!(simulation.processes[0].quorum.is_idle(), "a new quorum has nothing to do");
     acquire(&mut simulation, LONG, ONE_LEASE);
     assert!(!simulation.processes[0].quorum.is_idle(), "it waits for votes");
     talk_to_all(&mut simulation);

@@ -15,7 +15,7 @@ const FENCE_KEPT: Duration = Duration::from_secs(86_400);
 #[test]
 fn the_scripts_keep_a_fence_for_the_same_time() {
     let source = format!("local FENCE_MS = {}\n", FENCE_KEPT.as_millis());
-    assert!(Script::WriteFence.source().contains(&source));
+    assert!(Script::WriteFence.source().contains(&source), "the script keeps a fence for as long");
 }
 
 /// A server's data about the lock.
