@@ -13,8 +13,8 @@ fn a_silent_connection_is_given_up() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::UpTo(ms(10_000)));
     world.pass(COMMAND_TIMEOUT);
-    assert!(world.connecting);
-    assert!(world.wire.is_empty());
+    assert!(world.connecting, "the silent connection is replaced");
+    assert!(world.wire.is_empty(), "no request is left on it");
     world.connect();
     world.settle();
     world.lease(op);
@@ -47,7 +47,7 @@ fn a_connection_that_shows_new_data_raises_the_epoch() {
     world.connect();
     let op = world.acquire(10_000, Wait::Never);
     world.settle();
-    assert!(world.lease(op).1 > fence);
+    assert!(world.lease(op).1 > fence, "the new epoch lifts the fence above {fence}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_connection_that_breaks_after_a_while_is_made_anew_at_once() {
         world.release(lease);
         world.settle();
         world.event(Event::Disconnected("cut".to_owned()));
-        assert!(world.connecting);
+        assert!(world.connecting, "it connects again without a pause");
         world.connect();
     }
 }
@@ -153,7 +153,7 @@ fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
     let time = probe.time.as_micros();
     world.event(Event::Probed { probe, sent: world.now });
     world.settle();
-    assert!(world.lease(op).1 >= time);
+    assert!(world.lease(op).1 >= time, "the fence is not below the new epoch, {time}");
 }
 
 #[test]
@@ -180,14 +180,14 @@ fn reconnecting_backs_off() {
     world.event(Event::Disconnected("gone".to_owned()));
     let mut pauses = Vec::new();
     for _ in 0..8 {
-        assert!(std::mem::take(&mut world.connecting));
+        assert!(std::mem::take(&mut world.connecting), "each pause ends with an attempt");
         world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
         let at = world.machine.next_timeout().unwrap();
         pauses.push(at.since(world.now));
         world.pass(at.since(world.now));
     }
-    assert!(pauses[0] <= ms(100));
-    assert!(pauses.iter().all(|pause| *pause <= ms(1_000)));
+    assert!(pauses[0] <= ms(100), "the first pause is short: {pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause <= ms(1_000)), "no pause exceeds 1 s: {pauses:?}");
     assert!(pauses[7] >= ms(500), "{pauses:?}");
 }
 
@@ -240,14 +240,14 @@ fn a_first_connection_is_tried_again_during_a_failover() {
     for failure in [Failure::Lost("a replica".to_owned()), refused("LOADING")] {
         let (mut world, op) = patient();
         for _ in 0..4 {
-            assert!(std::mem::take(&mut world.connecting));
+            assert!(std::mem::take(&mut world.connecting), "it tries again after {failure}");
             world.event(Event::ConnectFailed(failure.clone()));
             assert_eq!(world.outcome(op), None);
             world.pass(ms(500));
         }
         world.connect();
         assert_eq!(world.outcome(op), Some(&Outcome::Done));
-        assert!(world.machine.is_idle() && world.notices.is_empty());
+        assert!(world.machine.is_idle() && world.notices.is_empty(), "the failures leave nothing");
     }
 }
 
@@ -262,24 +262,28 @@ fn close_ends_a_first_connection_that_is_still_awaited() {
 #[test]
 fn a_first_connection_that_fails_for_long_reports_the_reason() {
     let (mut world, op) = patient();
-    assert!(std::mem::take(&mut world.connecting));
+    assert!(std::mem::take(&mut world.connecting), "the first attempt is made");
     world.event(Event::ConnectFailed(Failure::Lost("first".to_owned())));
     world.pass(ms(1_000));
-    assert!(std::mem::take(&mut world.connecting));
+    assert!(std::mem::take(&mut world.connecting), "the second attempt is made");
     world.event(Event::ConnectFailed(Failure::Lost("second".to_owned())));
     world.pass(ms(1_990));
     assert_eq!(world.outcome(op), None);
     world.pass(ms(10));
     assert_eq!(world.outcome(op), Some(&Outcome::Connection("second".to_owned())));
-    assert!(world.stopped);
+    assert!(world.stopped, "the machine ends without a connection");
 }
 
 #[test]
 fn a_first_connection_that_is_refused_for_good_is_not_tried_again() {
     let (mut world, op) = patient();
     world.event(Event::ConnectFailed(refused("WRONGPASS")));
-    assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })));
-    assert!(world.stopped);
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Server { .. })),
+        "the refusal is told at once: {:?}",
+        world.outcome(op)
+    );
+    assert!(world.stopped, "a refusal for good ends the machine");
 }
 
 #[test]
@@ -288,7 +292,7 @@ fn a_first_connection_that_fails_ends_the_machine() {
     let op = world.command(Command::Open);
     world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
     assert_eq!(world.outcome(op), Some(&Outcome::Connection("refused".to_owned())));
-    assert!(world.stopped);
+    assert!(world.stopped, "the machine ends without a connection");
 }
 
 #[test]

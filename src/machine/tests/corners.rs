@@ -41,7 +41,7 @@ fn pair(ttl_ms: u64) -> (World, LeaseId, World, OpId) {
 fn hand_off(holder: &mut World, lease: LeaseId, waiter: &mut World) {
     holder.release(lease);
     holder.settle();
-    assert!(waiter.receive_one());
+    assert!(waiter.receive_one(), "the message of the grant arrives");
 }
 
 fn pass_until_poll(world: &mut World) {
@@ -68,8 +68,8 @@ fn a_lock_that_is_released_during_its_claim_is_renewed_in_time_for_the_next() {
     world.settle();
     let lease = world.lease(third).0;
     run(&mut world, 30_000);
-    assert!(world.lost.is_empty());
-    assert!(world.deadlines.contains_key(&lease));
+    assert!(world.lost.is_empty(), "no lease is lost: {:?}", world.lost);
+    assert!(world.deadlines.contains_key(&lease), "the last waiter holds the lock");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_lease_that_was_granted_too_short_is_lengthened_after_a_reconnect() {
     world.lose_requests();
     world.connect();
     run(&mut world, 10_000);
-    assert!(world.lost.is_empty());
-    assert!(world.deadlines.contains_key(&lease));
+    assert!(world.lost.is_empty(), "no lease is lost: {:?}", world.lost);
+    assert!(world.deadlines.contains_key(&lease), "the long lease is held");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn without_info_a_grant_by_message_is_kept() {
     hand_off(&mut holder, lease, &mut waiter);
     waiter.settle();
     waiter.lease(op);
-    assert!(waiter.lost.is_empty() && waiter.released.is_empty());
+    assert!(waiter.lost.is_empty() && waiter.released.is_empty(), "the grant by message is kept");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_claim_that_was_refused_is_repeated_within_the_claim() {
     let refusal = Refusal { code: "BUSY".to_owned(), detail: String::new() };
     waiter.reply(request, Err(Failure::Refused(refusal)));
     run(&mut waiter, 10_000);
-    assert!(waiter.lost.is_empty());
+    assert!(waiter.lost.is_empty(), "the claim is repeated in time: {:?}", waiter.lost);
 }
 
 #[test]
@@ -391,10 +391,13 @@ fn a_reconnect_does_not_make_the_repeated_release_come_too_early() {
     world.pass(ms(100));
     world.connect();
     world.settle();
-    assert!(matches!(world.server.execute(world.now, &late), Ok(Reply::Granted { .. })));
+    assert!(
+        matches!(world.server.execute(world.now, &late), Ok(Reply::Granted { .. })),
+        "the lost request takes the free lock"
+    );
     run(&mut world, 1_100);
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 /// Found by the simulator, with a client clock that is slower than the server's:
@@ -425,7 +428,11 @@ fn meet(world: &mut World, risks: Vec<Risk>) {
 fn a_replica_at_connect_is_probed_before_the_first_grant() {
     let mut world = World::connected();
     meet(&mut world, vec![Risk::Replica("10.0.0.1:6379".to_owned())]);
-    assert!(matches!(world.notices.last(), Some(Notice::Risk(_))));
+    assert!(
+        matches!(world.notices.last(), Some(Notice::Risk(_))),
+        "a replica is a risk: {:?}",
+        world.notices
+    );
     let probes = world.probes;
     let op = world.acquire(10_000, Wait::Forever);
     assert_eq!(world.probes, probes + 1, "it may have been promoted meanwhile");
@@ -461,7 +468,7 @@ fn a_known_history_causes_no_request_about_the_locks() {
     hold(&mut world, 10_000);
     let (probe, sent) = (world.server.probe(world.now), world.now);
     world.event(Event::Probed { probe, sent });
-    assert!(world.wire.is_empty());
+    assert!(world.wire.is_empty(), "a known history needs no question");
 }
 
 #[test]
@@ -496,8 +503,8 @@ fn a_reconnect_asks_about_no_lock_of_the_same_history_and_about_all_of_an_unknow
         let left = world.deadlines[&lease].since(world.now);
         let asked = world.wire.front().map(|(_, call)| call);
         match asked {
-            None => assert!(named),
-            Some(Call::Extend { ttl, .. }) => assert!(!named && *ttl == left),
+            None => assert!(named, "an unknown history asks about its lock"),
+            Some(Call::Extend { ttl, .. }) => assert_eq!((named, *ttl), (false, left)),
             other => panic!("{other:?}"),
         }
     }
@@ -524,10 +531,21 @@ fn a_queue_entry_that_is_refused_while_it_moves_back_is_given_back() {
     world.server.command(world.now, &["SET", &waiters, "other code's"]);
     world.release(lease);
     let moving = world.wire[0].1.clone();
-    assert!(matches!(&moving, Call::Acquire { intent: Intent::Join(Some(_)), .. }));
+    assert!(
+        matches!(&moving, Call::Acquire { intent: Intent::Join(Some(_)), .. }),
+        "the entry moves with its position: {moving:?}"
+    );
     world.settle();
-    assert!(matches!(world.outcome(last), Some(Outcome::Server { .. })));
-    assert!(world.released.iter().any(|token| token == moving.token().as_str()));
+    assert!(
+        matches!(world.outcome(last), Some(Outcome::Server { .. })),
+        "its caller learns of the refusal: {:?}",
+        world.outcome(last)
+    );
+    assert!(
+        world.released.iter().any(|token| token == moving.token().as_str()),
+        "the refused entry is given back: {:?}",
+        world.released
+    );
     world.server.command(world.now, &["DEL", &waiters]);
     run(&mut world, 2_000);
     assert_eq!(world.server.queue_len(world.now, &World::keys()), 0);

@@ -30,16 +30,16 @@ fn acquire(world: &mut World) -> OpId {
 fn a_free_lock_costs_one_round_trip_and_leaves_nothing() {
     let (mut world, _) = ready();
     let op = acquire(&mut world);
-    assert!(matches!(next_call(&world), Call::Take { .. }));
+    assert!(matches!(next_call(&world), Call::Take { .. }), "plain commands take a free lock");
     world.settle();
     let (lease, fence) = world.lease(op);
     assert_eq!((fence, world.server.fence(world.now)), (READY + 1, Some(READY + 1)));
     world.release(lease);
-    assert!(matches!(next_call(&world), Call::Delete { .. }));
+    assert!(matches!(next_call(&world), Call::Delete { .. }), "its release is a mere deletion");
     world.settle();
     assert_eq!(world.machine.stats().requests, 2);
     assert_eq!(world.server.leftovers(world.now), "");
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn to_try_a_held_lock_costs_one_round_trip() {
     let op = a.acquire_named("b", 10_000, Wait::UpTo(ms(0)), RENEWED, Mode::Exclusive);
     a.settle();
     let Some(Outcome::TimedOut { holder, .. }) = a.outcome(op) else { panic!("no timeout") };
-    assert!(!holder.is_empty());
+    assert!(!holder.is_empty(), "the timeout names the holder");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_counter_that_other_code_has_raised_issues_no_fence() {
         for mode in [Mode::Exclusive, Mode::SHARED] {
             a.server.set_fence(a.now, raised);
             let op = a.acquire_named("a", 10_000, Wait::Forever, RENEWED, mode);
-            assert!(matches!(next_call(&a), Call::Take { .. }));
+            assert!(matches!(next_call(&a), Call::Take { .. }), "plain commands ask for the lock");
             a.settle();
             let Some(Outcome::Server { refusal, key }) = a.outcome(op) else {
                 panic!("no refusal")
@@ -98,12 +98,12 @@ fn a_new_counter_is_lifted_by_the_script() {
     world.settle();
     let (lease, fence) = world.lease(op);
     assert_eq!(Some(fence), world.server.fence(world.now));
-    assert!(fence >= world.server.time(world.now).as_micros());
+    assert!(fence >= world.server.time(world.now).as_micros(), "it begins at the clock: {fence}");
     assert_eq!(world.machine.stats().requests, 2);
     world.release(lease);
     world.settle();
     // Nothing may still arrive, so it is given back once.
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "one release is enough");
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn a_lock_that_was_held_is_asked_for_by_the_script_until_it_is_free() {
     let held = acquire(&mut a);
     a.settle();
     let waits = acquire(&mut b);
-    assert!(matches!(next_call(&b), Call::Take { .. }));
+    assert!(matches!(next_call(&b), Call::Take { .. }), "the first request is by plain commands");
     b.settle();
     a.release(a.lease(held).0);
     a.settle();
     b.settle();
     let (lease, _) = b.lease(waits);
     b.release(lease);
-    assert!(matches!(next_call(&b), Call::Release { .. }));
+    assert!(matches!(next_call(&b), Call::Release { .. }), "the script releases a lock in use");
     b.settle();
     for is_free in [false, true] {
         let op = acquire(&mut b);
@@ -151,7 +151,7 @@ fn waiters_are_not_overtaken_when_a_lease_has_ended() {
     b.release(lease);
     b.settle();
     third.settle();
-    assert!(third.lease(op).1 > fence);
+    assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
 }
 
 /// 1. A's SET takes the lock. Its lease ends before INCRBY, since the server was stopped, or the lock is stolen.
@@ -176,7 +176,7 @@ fn a_lock_that_was_lost_between_the_commands_is_not_granted() {
         b.release(lease);
         b.settle();
         a.settle();
-        assert!(a.lease(op).1 > fence);
+        assert!(a.lease(op).1 > fence, "A's fence is above B's, {fence}");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_lost_answer_is_made_up_for_by_the_script() {
     }
     world.settle();
     let (lease, fence) = world.lease(op);
-    assert!(fence > READY);
+    assert!(fence > READY, "the fence is above the counter's start: {fence}");
     world.release(lease);
     world.pass(ms(1_100));
     world.settle();
@@ -230,15 +230,15 @@ fn share(world: &mut World) -> OpId {
 fn a_lone_share_costs_as_little_as_the_whole_lock() {
     let (mut world, _) = ready();
     let op = share(&mut world);
-    assert!(matches!(next_call(&world), Call::Take { .. }));
+    assert!(matches!(next_call(&world), Call::Take { .. }), "plain commands take a lone share");
     world.settle();
     let (lease, fence) = world.lease(op);
     assert_eq!(Some(fence), world.server.fence(world.now));
     world.release(lease);
-    assert!(matches!(next_call(&world), Call::Delete { .. }));
+    assert!(matches!(next_call(&world), Call::Delete { .. }), "its release is a mere deletion");
     world.settle();
     assert_eq!(world.server.leftovers(world.now), "");
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_share_is_asked_for_by_the_script_while_another_is_being_asked_for() {
     // One round trip for all: nobody who asks for another lock behind them gets it ahead of them.
     let fences: Vec<_> = ops.iter().map(|op| world.lease(*op).1).collect();
     assert!(fences.is_sorted(), "{fences:?}");
-    assert!(world.server.is_shared(world.now, &World::keys()));
+    assert!(world.server.is_shared(world.now, &World::keys()), "the lock is held by shares");
 }
 
 #[test]
@@ -262,8 +262,8 @@ fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
     let second = share(&mut b);
     b.settle();
     let ((first, earlier), (second, later)) = (a.lease(first), b.lease(second));
-    assert!(earlier < later);
-    assert!(a.server.is_shared(a.now, &World::keys()));
+    assert!(earlier < later, "fences rise: {later} after {earlier}");
+    assert!(a.server.is_shared(a.now, &World::keys()), "the lock is held by shares");
     // Renewals find it where it is now.
     a.pass(ms(4_000));
     a.settle();
@@ -271,9 +271,12 @@ fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
     a.settle();
     b.release(second);
     // The lock was in use, so it may be again.
-    assert!(matches!(next_call(&b), Call::Release { .. }));
+    assert!(matches!(next_call(&b), Call::Release { .. }), "the script releases a lock in use");
     share(&mut b);
-    assert!(b.wire.iter().any(|(_, call)| matches!(call, Call::Acquire { .. })));
+    assert!(
+        b.wire.iter().any(|(_, call)| matches!(call, Call::Acquire { .. })),
+        "the next share is asked for by the script"
+    );
     b.settle();
 }
 
@@ -348,7 +351,7 @@ fn a_lone_share_outlives_a_restart_that_others_have_joined_before() {
     a.release(a.lease(op).0);
     a.settle();
     let first = share(&mut a);
-    assert!(matches!(next_call(&a), Call::Take { .. }));
+    assert!(matches!(next_call(&a), Call::Take { .. }), "plain commands take the lone share");
     a.settle();
     share(&mut b);
     b.settle();
@@ -361,7 +364,10 @@ fn a_lone_share_outlives_a_restart_that_others_have_joined_before() {
     }
     a.connect();
     a.settle();
-    assert!(a.machine.servers.data_of(&World::keys()).is_outdated(fence));
+    assert!(
+        a.machine.servers.data_of(&World::keys()).is_outdated(fence),
+        "the share's fence is from before the restart"
+    );
     assert!(a.machine.leases.hold_of(lease).is_some(), "the renewal denies a fence that it knows");
     a.release(lease);
     a.settle();

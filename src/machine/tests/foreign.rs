@@ -53,16 +53,20 @@ fn a_lease_of_other_code_is_renewed_from_a_third_of_it_on_until_its_end_is_asked
     world.pass(ms(970));
     assert!(world.wire.is_empty(), "a short job costs no request");
     world.pass(ms(30));
-    assert!(matches!(world.wire.front(), Some((_, Call::KeepForeign { .. }))));
+    assert!(matches!(world.wire.front(), Some((_, Call::KeepForeign { .. }))), "a renewal is due");
     for _ in 0..1_000 {
         world.settle();
         world.pass(ms(10));
-        assert!(left_ms(&world) >= 1_500 && value(&world).as_deref() == Some(VALUE));
         assert!(
-            ms(u64::try_from(left_ms(&world)).unwrap()) >= world.deadlines[&lease].since(world.now)
+            left_ms(&world) >= 1_500 && value(&world).as_deref() == Some(VALUE),
+            "half of the lease is left, under its value"
+        );
+        assert!(
+            ms(u64::try_from(left_ms(&world)).unwrap()) >= world.deadlines[&lease].since(world.now),
+            "the server keeps no less than is promised"
         );
     }
-    assert!(is_alone(&world));
+    assert!(is_alone(&world), "the lock's key is the only one");
     let requests = world.machine.stats().requests;
     let op = world.release(lease);
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
@@ -146,7 +150,7 @@ pub(super) fn the_lock_of_other_code_is_never_released() {
     run(&mut world, 5_000);
     world.command(Command::Close);
     world.settle();
-    assert!(world.stopped);
+    assert!(world.stopped, "the manager has closed");
     assert_eq!(value(&world).as_deref(), Some(VALUE));
 
     // The manager reaches the server again when its lease is over by its own clock, but the code has renewed it.
@@ -191,7 +195,11 @@ fn a_question_without_an_answer_ends_no_lease_of_other_code() {
             world.execute_one();
         }
         world.pass(ms(1_100));
-        assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+        assert!(
+            matches!(world.outcome(op), Some(Outcome::Connection(_))),
+            "the extension is unanswered: {:?}",
+            world.outcome(op)
+        );
         world.connect();
         run(&mut world, 10_000);
         assert_eq!((value(&world).as_deref(), &*world.lost), (Some(VALUE), &[][..]));

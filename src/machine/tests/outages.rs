@@ -174,7 +174,7 @@ fn doubted() -> (World, LeaseId) {
     world.settle();
     let (lease, _) = world.lease(op);
     world.pass(ms(333));
-    assert!(!world.connecting && !world.wire.is_empty());
+    assert!(!world.connecting && !world.wire.is_empty(), "the renewal is not doubted yet");
     world.pass(ms(90));
     assert!(world.connecting, "another connection is made");
     assert!(world.up && world.notices.is_empty(), "beside this one");
@@ -185,10 +185,10 @@ fn doubted() -> (World, LeaseId) {
 fn a_doubted_connection_that_answers_is_kept() {
     let (mut world, lease) = doubted();
     world.settle();
-    assert!(!world.connecting && world.up && world.notices.is_empty());
+    assert!(!world.connecting && world.up && world.notices.is_empty(), "the answer ends the doubt");
     assert!(world.deadlines[&lease].since(world.now) > ms(850), "renewed, from when it was asked");
     world.pass(ms(50));
-    assert!(!world.connecting);
+    assert!(!world.connecting, "no other connection is attempted");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_doubted_connection_is_given_up_for_one_that_answers() {
         world.pass(ms(10));
         world.settle();
     }
-    assert!(world.lost.is_empty());
+    assert!(world.lost.is_empty(), "the lease outlives the connection: {:?}", world.lost);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     world.pass(ms(970));
     assert!(world.wire.is_empty(), "too early");
     world.pass(ms(30));
-    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))));
+    assert!(matches!(world.wire.front(), Some((_, Call::Renew { .. }))), "the renewal is due");
     for _ in 0..2_000 {
         world.settle();
         world.pass(ms(10));
@@ -48,7 +48,7 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     world.settle();
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     assert!(world.machine.is_idle(), "{:?}", world.machine);
-    assert!(world.lost.is_empty());
+    assert!(world.lost.is_empty(), "nobody learns of a loss: {:?}", world.lost);
 }
 
 /// How long the server keeps the lock.
@@ -78,7 +78,7 @@ pub(super) fn a_plain_renewal_that_was_lost_ends_no_lease_that_its_holder_counts
     let mut world = World::connected();
     let lease = held(&mut world, 10_000, RENEWED);
     world.pass(ms(3_400));
-    assert!(is_plain(&world));
+    assert!(is_plain(&world), "the renewal is by the plain command");
     world.lose_requests();
     let late = world.late.pop().unwrap();
     world.connect();
@@ -88,16 +88,19 @@ pub(super) fn a_plain_renewal_that_was_lost_ends_no_lease_that_its_holder_counts
     let extension = world.command(Command::Extend { lease, ttl: Some(ms(60_000)) });
     world.settle();
     assert_eq!(world.outcome(extension), Some(&Outcome::Done));
-    assert!(server_ms(&world) > 50_000);
+    assert!(server_ms(&world) > 50_000, "the server has the longer lease");
     assert_eq!(world.server.execute(world.now, &late), Ok(Reply::Owner(true)));
     assert!(lasts(&world, lease), "the holder counts on more than the server keeps");
     run(&mut world, 30_000);
-    assert!(world.lost.is_empty() && lasts(&world, lease));
+    assert!(world.lost.is_empty() && lasts(&world, lease), "the holder keeps its lease");
     // Its successor here might want a longer lease.
     let next = world.acquire_held(20_000, Wait::Forever, RENEWED);
     world.release(lease);
     world.settle();
-    assert!(world.outcome(next).is_some() && world.machine.stats().handed_off == 0);
+    assert!(
+        world.outcome(next).is_some() && world.machine.stats().handed_off == 0,
+        "the successor is granted a lease of its own"
+    );
 }
 
 /// 1. A asks for a lease of 60 s. Before the answer, a renewal is due for 10 s.
@@ -111,9 +114,9 @@ pub(super) fn a_lease_whose_caller_extends_it_is_renewed_by_the_script() {
     world.pass(ms(400));
     assert_eq!(world.wire.len(), 2);
     world.settle();
-    assert!(lasts(&world, lease) && server_ms(&world) > 50_000);
+    assert!(lasts(&world, lease) && server_ms(&world) > 50_000, "the renewal undoes no extension");
     run(&mut world, 100_000);
-    assert!(world.lost.is_empty() && lasts(&world, lease));
+    assert!(world.lost.is_empty() && lasts(&world, lease), "the extended lease lasts");
 }
 
 /// The plain command knows a value as it was set: not with the mark of waiters.
@@ -124,11 +127,11 @@ pub(super) fn a_plain_renewal_of_a_lock_that_others_wait_for_decides_nothing() {
     b.acquire(10_000, Wait::Forever);
     b.settle();
     a.pass(ms(3_400));
-    assert!(is_plain(&a));
+    assert!(is_plain(&a), "the renewal is by the plain command");
     a.answer_one();
     assert!(!is_plain(&a), "the script decides at once");
     a.settle();
-    assert!(a.lost.is_empty() && lasts(&a, lease));
+    assert!(a.lost.is_empty() && lasts(&a, lease), "the waiter costs A no lease");
     a.pass(ms(3_400));
     assert!(!is_plain(&a), "the mark stays");
     a.server.flush();
@@ -147,7 +150,7 @@ fn a_plain_renewal_that_is_refused_is_made_up_for_by_the_script() {
             world.lease(op).0
         });
         world.pass(ms(3_400));
-        assert!(world.wire.len() == 2 && is_plain(&world));
+        assert!(world.wire.len() == 2 && is_plain(&world), "both are by the plain command");
         let (request, _) = world.wire.pop_front().unwrap();
         world.reply(
             request,
@@ -159,7 +162,10 @@ fn a_plain_renewal_that_is_refused_is_made_up_for_by_the_script() {
         let plain = world.wire.iter().filter(|(_, call)| matches!(call, Call::Renew { .. }));
         assert_eq!((plain.count(), world.wire.len()), (usize::from(!for_good), 2), "{code}");
         world.settle();
-        assert!(world.lost.is_empty() && leases.iter().all(|it| world.deadlines[it] > world.now));
+        assert!(
+            world.lost.is_empty() && leases.iter().all(|it| world.deadlines[it] > world.now),
+            "both leases last"
+        );
         // The next connection may have the right.
         world.lose_requests();
         world.connect();
@@ -221,8 +227,8 @@ fn a_renewal_goes_on_after_a_reconnect() {
     world.pass(ms(800));
     world.connect();
     world.settle();
-    assert!(world.deadlines[&lease].since(world.now) > ms(2_900));
-    assert!(world.lost.is_empty());
+    assert!(world.deadlines[&lease].since(world.now) > ms(2_900), "the renewal comes in time");
+    assert!(world.lost.is_empty(), "no lease is lost: {:?}", world.lost);
 }
 
 #[test]
@@ -269,11 +275,11 @@ fn a_server_that_stays_away_costs_the_lock_when_the_lease_ends() {
     let lease = held(&mut world, 3_000, RENEWED);
     world.event(Event::Disconnected("gone".to_owned()));
     world.pass(ms(2_960));
-    assert!(world.lost.is_empty());
+    assert!(world.lost.is_empty(), "the lease is not over yet");
     world.pass(ms(20));
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
     assert!(world.server.owner(world.now, &World::keys()).is_some(), "before another can be in");
-    assert!(world.deadlines.is_empty());
+    assert!(world.deadlines.is_empty(), "the lock is held no more");
 }
 
 #[test]
@@ -284,7 +290,7 @@ fn a_lock_with_another_owner_is_lost_at_the_next_renewal() {
     run(&mut world, 1_100);
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
     assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("thief"));
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "a lost lock leaves nothing to do");
 }
 
 #[test]
@@ -308,7 +314,7 @@ fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
     world.alive = true;
     world.event(Event::Heartbeat(world.now));
     run(&mut world, 20_000);
-    assert!(world.lost.is_empty());
+    assert!(world.lost.is_empty(), "the hold outlasts the stall: {:?}", world.lost);
 }
 
 /// Or the process was stopped, just when it had asked JavaScript for a sign of life.
@@ -333,18 +339,18 @@ fn a_suspended_machine_is_no_stalled_process() {
 fn a_lock_is_given_up_after_max_hold() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, HoldTerms { max_hold: Some(ms(5_000)), ..RENEWED });
-    assert!(world.deadlines[&lease].since(world.now) <= ms(3_000));
+    assert!(world.deadlines[&lease].since(world.now) <= ms(3_000), "it is no longer than asked");
     run(&mut world, 4_000);
     assert!(
         world.deadlines[&lease].since(world.now) <= ms(1_000),
         "not beyond the end of the hold"
     );
     run(&mut world, 940);
-    assert!(world.lost.is_empty());
+    assert!(world.lost.is_empty(), "the hold is not over yet");
     run(&mut world, 20);
     assert_eq!(world.lost, [(lease, LossReason::MaxHold)]);
     assert_eq!(world.server.owner(world.now, &World::keys()), None, "released at once");
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -369,7 +375,7 @@ fn an_extension_lasts_as_long_as_it_promises_and_later_renewals_have_the_ttl() {
         while world.now + ms(300) < promised {
             assert_eq!(world.deadlines[&lease], promised, "{mode:?}: neither less nor more");
             run(&mut world, 100);
-            assert!(world.server.owner(world.now, &World::keys()).is_some());
+            assert!(world.server.owner(world.now, &World::keys()).is_some(), "the server keeps it");
         }
         let asked = world.machine.stats().requests - before;
         assert!((5..20).contains(&asked), "{asked} requests in 20 s: {mode:?}");
@@ -388,7 +394,7 @@ fn a_short_extension_makes_later_renewals_no_shorter() {
     world.command(Command::Extend { lease, ttl: Some(ms(50)) });
     world.settle();
     run(&mut world, 10_000);
-    assert!(world.deadlines[&lease].since(world.now) > ms(1_500));
+    assert!(world.deadlines[&lease].since(world.now) > ms(1_500), "renewals keep their length");
 }
 
 /// Whoever waits while its holder crashes gets the lock when `max_hold` is over, at the latest.
@@ -423,7 +429,7 @@ fn a_last_lease_may_end_after_the_hold() {
     world.command(Command::ExpireIn { lease, ttl: ms(60_000) });
     world.settle();
     run(&mut world, 10_000);
-    assert!(world.server.owner(world.now, &World::keys()).is_some());
+    assert!(world.server.owner(world.now, &World::keys()).is_some(), "the lease outlasts the hold");
 }
 
 #[test]
@@ -432,8 +438,8 @@ fn close_is_no_loss() {
     held(&mut world, 3_000, RENEWED);
     world.command(Command::Close);
     world.settle();
-    assert!(world.lost.is_empty());
-    assert!(world.stopped && world.machine.is_idle());
+    assert!(world.lost.is_empty(), "closing is no loss: {:?}", world.lost);
+    assert!(world.stopped && world.machine.is_idle(), "closing leaves nothing to do");
 }
 
 #[test]
@@ -444,7 +450,7 @@ fn a_cancelled_acquire_leaves_no_lock_behind() {
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled));
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -454,7 +460,7 @@ fn a_cancel_that_comes_after_the_grant_changes_nothing() {
     world.settle();
     world.cancel(op);
     world.lease(op);
-    assert!(world.server.owner(world.now, &World::keys()).is_some());
+    assert!(world.server.owner(world.now, &World::keys()).is_some(), "the lock stays");
 }
 
 /// Four callers of one process, whose first has released before it knew that the second is the next in the queue: that
@@ -508,7 +514,7 @@ fn a_lock_that_becomes_a_share_during_a_promotion_stays() {
     assert_eq!(world.outcome(downgrade), Some(&Outcome::Done));
     run(&mut world, 5_000);
     assert_eq!(world.lost, []);
-    assert!(world.deadlines.contains_key(&lease));
+    assert!(world.deadlines.contains_key(&lease), "the share stays");
 }
 
 #[test]
@@ -703,7 +709,7 @@ fn a_renewed_lock_that_is_left_to_expire_is_lost_at_the_end_of_its_lease_and_not
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
     world.connect();
     world.settle();
-    assert!(world.wire.is_empty() && world.machine.releases.is_empty());
+    assert!(world.wire.is_empty() && world.machine.releases.is_empty(), "only the server ends it");
 }
 
 #[test]

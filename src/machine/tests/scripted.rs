@@ -16,14 +16,14 @@ fn a_free_lock_is_acquired_and_released() {
     let op = world.acquire(10_000, Wait::Never);
     world.settle();
     let (lease, fence) = world.lease(op);
-    assert!(fence > 1_700_000_000_000_000);
+    assert!(fence > 1_700_000_000_000_000, "the fence begins at the server's clock: {fence}");
     assert_eq!(world.deadlines[&lease].since(world.now), ms(10_000 - 102));
 
     let op = world.release(lease);
     assert!(world.deadlines.is_empty(), "not held from the moment of the call");
     world.settle();
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -45,7 +45,11 @@ fn a_grant_that_comes_too_late_is_given_back() {
     let reply = world.server.execute(world.now, &call);
     world.pass(ms(60));
     world.reply(request, reply);
-    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Connection(_))),
+        "the late grant gives no lock: {:?}",
+        world.outcome(op)
+    );
     assert_eq!(world.released, ["hf1.c.1"]);
 }
 
@@ -68,7 +72,7 @@ fn a_held_lock_is_null_for_try_and_a_timeout_for_acquire() {
     assert_eq!((*waited, holder.as_str()), (ms(5_000), "old code"));
     world.settle();
     assert_eq!(world.server.queue_len(world.now, &World::keys()), 0, "it has left the queue");
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn a_request_without_a_reply_is_repeated_with_the_same_token() {
     assert_eq!(world.released, ["hf1.c.1", "hf1.c.1"]);
     let again = world.acquire(10_000, Wait::Never);
     world.settle();
-    assert!(world.lease(again).1 > fence);
+    assert!(world.lease(again).1 > fence, "the next fence is above {fence}");
 }
 
 #[test]
@@ -114,14 +118,18 @@ fn an_unknown_acquire_fails_at_its_deadline_and_is_released_on_reconnect() {
     world.execute_and_lose_replies();
     assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.1"));
     world.pass(COMMAND_TIMEOUT);
-    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Connection(_))),
+        "the acquire is unanswered: {:?}",
+        world.outcome(op)
+    );
     world.connect();
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
     world.pass(ms(1_000));
     world.settle();
     assert_eq!(world.released, ["hf1.c.1", "hf1.c.1"], "once more for a request in a buffer");
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -222,7 +230,7 @@ fn a_grant_under_an_epoch_that_a_probe_has_overtaken_is_not_used() {
     world.settle();
     let (lease, fence) = world.lease(op);
     assert_eq!(lease.token_id().0, 2, "a new token");
-    assert!(fence >= time);
+    assert!(fence >= time, "the fence is not below the new epoch, {time}");
     assert_eq!(world.released, ["hf1.c.1"]);
 }
 
@@ -273,7 +281,7 @@ fn extending_after_another_took_over_is_lost() {
     let op = world.command(Command::Extend { lease, ttl: None });
     world.settle();
     assert_eq!(world.outcome(op), Some(&Outcome::Lost));
-    assert!(world.deadlines.is_empty());
+    assert!(world.deadlines.is_empty(), "the lock is held no more");
     assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("thief"));
 }
 
@@ -335,7 +343,7 @@ fn an_extension_outlasts_transient_refusals() {
             }
         }
         assert_eq!(world.outcome(op), Some(&Outcome::Done), "{failure}");
-        assert!(world.deadlines[&lease].since(world.now) > ms(18_000));
+        assert!(world.deadlines[&lease].since(world.now) > ms(18_000), "the extension lasts");
         world.release(lease);
         world.settle();
         assert!(world.machine.is_idle(), "{failure}");
@@ -381,13 +389,13 @@ fn a_lease_that_runs_out_is_over_and_given_back() {
     world.settle();
     let (lease, _) = world.lease(op);
     world.pass(ms(1_000 - 12));
-    assert!(world.deadlines.is_empty());
+    assert!(world.deadlines.is_empty(), "the lease is over here");
     assert!(world.server.owner(world.now, &World::keys()).is_some(), "the server's is longer");
     let op = world.release(lease);
     assert_eq!(world.outcome(op), Some(&Outcome::Lost));
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -427,7 +435,11 @@ fn a_release_without_an_answer_fails_in_time_and_goes_on() {
     let (lease, _) = world.lease(op);
     let op = world.release(lease);
     world.pass(COMMAND_TIMEOUT);
-    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Connection(_))),
+        "the release is unanswered: {:?}",
+        world.outcome(op)
+    );
     world.connect();
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
@@ -447,7 +459,7 @@ fn close_ends_everything_and_leaves_nothing() {
     assert_eq!(world.outcome(close), None);
     world.settle();
     assert_eq!(world.outcome(close), Some(&Outcome::Done));
-    assert!(world.stopped && world.machine.is_idle());
+    assert!(world.stopped && world.machine.is_idle(), "closing leaves nothing to do");
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
 }
 
@@ -471,7 +483,7 @@ fn a_manager_that_is_closed_refuses_all_but_to_be_closed() {
 #[test]
 fn a_manager_is_idle_once_nothing_is_left_to_do() {
     let mut world = World::connected();
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "a new manager has nothing to do");
     let op = world.acquire(10_000, Wait::Forever);
     assert!(world.machine.next_timeout().is_some() && !world.machine.is_idle(), "it waits");
     world.settle();
@@ -479,7 +491,7 @@ fn a_manager_is_idle_once_nothing_is_left_to_do() {
     world.release(world.lease(op).0);
     assert!(!world.machine.is_idle(), "it gives the lock back");
     world.settle();
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -510,7 +522,11 @@ fn a_label_stands_in_the_token_from_the_acquire_to_the_release() {
     let op = acquire_labelled(&mut world, "cron");
     world.settle();
     let (lease, _) = world.lease(op);
-    assert!(matches!(world.outcome(op), Some(Outcome::Acquired { label: None, .. })));
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Acquired { label: None, .. })),
+        "the caller knows its own label: {:?}",
+        world.outcome(op)
+    );
     let owner = world.server.owner(world.now, &World::keys());
     assert_eq!(owner.as_deref(), Some("hf1.c.1.cron"));
     let extend = world.command(Command::Extend { lease, ttl: None });
@@ -535,7 +551,10 @@ fn a_grant_by_the_token_of_another_caller_comes_with_its_label() {
     world.settle();
     let outcome = world.outcome(second);
     let label = Some("first".to_owned());
-    assert!(matches!(outcome, Some(Outcome::Acquired { label: told, .. }) if *told == label));
+    assert!(
+        matches!(outcome, Some(Outcome::Acquired { label: told, .. }) if *told == label),
+        "the grant tells the token's label: {outcome:?}"
+    );
 }
 
 #[test]
@@ -546,11 +565,11 @@ fn close_leaves_a_lease_to_expire() {
     world.settle();
     world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());
-    assert!(owner.is_some());
+    assert!(owner.is_some(), "the server has granted the lease");
     let close = world.command(Command::Close);
     world.settle();
     assert_eq!(world.outcome(close), Some(&Outcome::Done));
-    assert!(world.stopped && world.machine.is_idle());
+    assert!(world.stopped && world.machine.is_idle(), "closing leaves nothing to do");
     assert_eq!(world.server.owner(world.now, &World::keys()), owner);
 }
 
@@ -564,7 +583,7 @@ fn a_lease_that_is_left_to_expire_is_not_released_at_its_end() {
     let owner = world.server.owner(world.now, &World::keys());
     world.pass(ms(9_950));
     world.settle();
-    assert!(!world.lost.is_empty() && !world.deadlines.contains_key(&lease));
+    assert!(!world.lost.is_empty() && !world.deadlines.contains_key(&lease), "the lease is over");
     assert_eq!(world.server.owner(world.now, &World::keys()), owner);
 }
 
@@ -578,7 +597,7 @@ fn close_does_not_wait_for_a_dead_server_for_ever() {
     let close = world.command(Command::Close);
     world.pass(COMMAND_TIMEOUT);
     assert_eq!(world.outcome(close), Some(&Outcome::Done));
-    assert!(world.stopped);
+    assert!(world.stopped, "closing gives the server up in time");
 }
 
 #[test]
@@ -604,7 +623,7 @@ fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     let reply = world.server.execute(world.now, &call);
     world.reply(request, reply);
     assert_eq!(world.outcome(op), None);
-    assert!(world.deadlines.is_empty());
+    assert!(world.deadlines.is_empty(), "the late reply starts no hold");
 }
 
 #[test]
@@ -620,8 +639,12 @@ fn a_release_that_is_refused_for_long_still_ends() {
         }
         world.pass(ms(1_000));
     }
-    assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })));
-    assert!(world.machine.is_idle());
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Server { .. })),
+        "the refusal ends the release: {:?}",
+        world.outcome(op)
+    );
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -635,7 +658,7 @@ fn an_abandoned_acquire_on_a_lost_connection_is_released_twice() {
     world.pass(ms(1_000));
     world.settle();
     assert_eq!(world.released, ["hf1.c.1", "hf1.c.1", "hf1.c.1"]);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -682,7 +705,7 @@ fn a_lost_lock_stays_lost() {
     world.now = world.now + ms(90);
     world.reply(request, reply);
     assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
-    assert!(world.deadlines.is_empty());
+    assert!(world.deadlines.is_empty(), "the late answer brings no lease back");
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
 }
@@ -693,7 +716,10 @@ fn a_release_is_sent_after_the_acquire_that_it_undoes() {
     world.acquire(10_000, Wait::Forever);
     world.command(Command::Close);
     let calls: Vec<&Call> = world.wire.iter().map(|(_, call)| call).collect();
-    assert!(matches!(calls.as_slice(), [Call::Acquire { .. }, Call::Release { .. }]));
+    assert!(
+        matches!(calls.as_slice(), [Call::Acquire { .. }, Call::Release { .. }]),
+        "the release follows its acquire: {calls:?}"
+    );
 }
 
 #[test]
