@@ -71,7 +71,7 @@ fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_notified() {
         let op = adopt(&mut b, "hf1.a.1", mode);
         b.settle();
         let (adopted, larger) = b.lease(op);
-        assert!(larger > fence);
+        assert!(larger > fence, "the adopted lock's fence is above {fence}");
         a.settle();
         assert_eq!(a.lost, [(lease, LossReason::Adopted)]);
         // A late repeat changes nothing.
@@ -79,7 +79,7 @@ fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_notified() {
         assert_idle(&mut b);
         assert_idle(&mut a);
         assert_eq!(b.server.owner(b.now, &World::keys()), None);
-        assert!(take(&mut b, Mode::Exclusive).1 > larger);
+        assert!(take(&mut b, Mode::Exclusive).1 > larger, "the next fence is above {larger}");
     }
 }
 
@@ -93,9 +93,9 @@ fn an_adoption_whose_reply_was_lost_is_repeated() {
         let issued = b.server.fence(b.now);
         b.connect();
         b.settle();
-        assert!(b.lease(op).1 > fence);
+        assert!(b.lease(op).1 > fence, "the adopted lock's fence is above {fence}");
         // The fence of the lost answer was not used.
-        assert!(Some(b.lease(op).1) >= issued);
+        assert!(Some(b.lease(op).1) >= issued, "no earlier fence is used: {issued:?}");
     }
 }
 
@@ -106,7 +106,11 @@ fn an_adoption_without_a_reply_is_given_back() {
     let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.execute_and_lose_replies();
     b.pass(COMMAND_TIMEOUT);
-    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+    assert!(
+        matches!(b.outcome(op), Some(Outcome::Connection(_))),
+        "the adoption is unanswered: {:?}",
+        b.outcome(op)
+    );
     b.connect();
     assert_idle(&mut b);
     assert_eq!(b.server.owner(b.now, &World::keys()), None);
@@ -120,7 +124,7 @@ fn an_adoption_that_a_close_overtakes_is_given_back() {
     b.command(Command::Close);
     assert_eq!(b.outcome(op), Some(&Outcome::Closed));
     b.settle();
-    assert!(b.stopped && b.machine.is_idle());
+    assert!(b.stopped && b.machine.is_idle(), "B closes with nothing left to do");
     assert_eq!(b.server.owner(b.now, &World::keys()), None);
 }
 
@@ -170,7 +174,10 @@ fn an_adoption_of_what_is_left_to_expire_is_never_given_back() {
         take(&mut a, Mode::Exclusive);
         let op = adopt_by(&mut a, "hf1.a.1", Label::Made("hf1.a.1 done".into()), LEFT);
         interrupt(&mut a);
-        assert!(matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)));
+        assert!(
+            matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)),
+            "the caller gets no lock"
+        );
         a.settle();
         a.pass(ms(1_000));
         let released = |call: &Call| call.token().as_str() == "hf1.a.1 done";
@@ -190,7 +197,7 @@ fn a_hold_that_is_left_to_expire_is_ended_by_the_server_alone() {
     a.pass(ms(2_000));
     a.settle();
     assert_eq!(a.lost, [(lease, LossReason::MaxHold)]);
-    assert!(owner(&a).is_some());
+    assert!(owner(&a).is_some(), "the server keeps the lock");
 
     let mut a = World::connected_as("a");
     let op = a.acquire_held(10_000, Wait::Never, LEFT);
@@ -202,7 +209,7 @@ fn a_hold_that_is_left_to_expire_is_ended_by_the_server_alone() {
     a.pass(ms(4_000));
     a.settle();
     assert_eq!(a.lost, [(lease, LossReason::Expired)]);
-    assert!(a.wire.is_empty() && a.machine.releases.is_empty());
+    assert!(a.wire.is_empty() && a.machine.releases.is_empty(), "nothing is given back");
 }
 
 /// 1. B takes over what it calls X, for A holds it under that token, and gets no answer.
@@ -222,7 +229,11 @@ pub(super) fn a_take_over_by_the_same_token_that_is_unanswered_frees_nothing() {
             b.lose_requests();
         }
         b.pass(COMMAND_TIMEOUT);
-        assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+        assert!(
+            matches!(b.outcome(op), Some(Outcome::Connection(_))),
+            "the take-over is unanswered: {:?}",
+            b.outcome(op)
+        );
         b.connect();
         b.settle();
         arrive_late(&mut b);
@@ -264,7 +275,7 @@ fn a_share_that_is_older_than_its_adopter_is_kept() {
     let mut b = World::joining(&server, "b", a.now);
     let op = adopt(&mut b, "hf1.a.1", Mode::SHARED);
     b.settle();
-    assert!(b.lease(op).1 > fence);
+    assert!(b.lease(op).1 > fence, "the adopted share's fence is above {fence}");
     for _ in 0..30 {
         b.pass(ms(1_000));
         b.settle();
@@ -343,7 +354,7 @@ fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
     world.release(lease);
     assert_idle(&mut world);
     assert_eq!(world.server.leftovers(world.now), "");
-    assert!(take(&mut world, Mode::Exclusive).1 > fence);
+    assert!(take(&mut world, Mode::Exclusive).1 > fence, "the next fence is above {fence}");
 }
 
 /// 1. A extends the whole lock, and asks to downgrade it.
@@ -417,9 +428,9 @@ fn a_release_that_crosses_a_downgrade_frees_the_lock() {
     world.connect();
     world.settle();
     arrive_late(&mut world);
-    assert!(world.outcome(op).is_some());
+    assert!(world.outcome(op).is_some(), "the downgrade has an outcome");
     assert_idle(&mut world);
-    assert!(world.server.owners(world.now, &World::keys()).is_empty());
+    assert!(world.server.owners(world.now, &World::keys()).is_empty(), "the lock is free");
 }
 
 #[test]
@@ -468,7 +479,9 @@ fn a_server_that_leaves_a_fence_out_is_asked_again() {
     world.pass(ms(1_000));
     world.settle();
     assert!(
-        matches!(world.outcome(op), Some(Outcome::AcquiredAll { fences, .. }) if fences.len() == 2)
+        matches!(world.outcome(op), Some(Outcome::AcquiredAll { fences, .. }) if fences.len() == 2),
+        "each of the two has a fence: {:?}",
+        world.outcome(op)
     );
 }
 
@@ -490,7 +503,7 @@ fn several_locks_that_were_requested_twice_are_released_twice() {
     world.pass(ms(1_000));
     world.settle();
     assert_eq!(owners(&world), [None, None]);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -499,14 +512,18 @@ fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
     let op = together(&mut world);
     world.lose_requests();
     world.pass(COMMAND_TIMEOUT);
-    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::Connection(_))),
+        "the caller gives up: {:?}",
+        world.outcome(op)
+    );
     world.connect();
     world.settle();
     arrive_late(&mut world);
     world.pass(ms(1_000));
     world.settle();
     assert_eq!(owners(&world), [None, None]);
-    assert!(world.machine.is_idle());
+    assert!(world.machine.is_idle(), "nothing is left to do");
 }
 
 #[test]
@@ -651,7 +668,7 @@ fn several_locks_are_not_taken_by_one_call_where_replicas_must_have_them() {
     world.machine.context.config.confirm = true;
     let op = together(&mut world);
     assert_eq!(world.outcome(op), Some(&Outcome::OneByOne));
-    assert!(world.wire.is_empty());
+    assert!(world.wire.is_empty(), "the server is not asked");
 }
 
 #[test]
@@ -680,7 +697,7 @@ fn a_lock_that_is_left_is_over_here_and_lasts_there() {
     a.settle();
     assert_eq!(a.outcome(close), Some(&Outcome::Done));
     b.pass(ms(50_000));
-    assert!(b.server.owner(b.now, &World::keys()).is_some());
+    assert!(b.server.owner(b.now, &World::keys()).is_some(), "the lock outlasts its manager");
     b.pass(ms(11_000));
     assert_eq!(b.server.owner(b.now, &World::keys()), None);
 }

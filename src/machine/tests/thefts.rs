@@ -24,7 +24,7 @@ fn a_forced_lock_goes_to_the_first_waiter_and_its_owner_is_notified() {
     a.settle();
     assert_eq!(b.outcome(forced), Some(&Outcome::Done));
     assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-    assert!(b.lease(op).1 > fence);
+    assert!(b.lease(op).1 > fence, "the waiter's fence is above {fence}");
     assert_idle(&mut a);
 }
 
@@ -122,9 +122,9 @@ fn a_stolen_share_holds_the_lock() {
     let op = b.acquire_as(10_000, Wait::Steal, ONE_LEASE, Mode::SHARED);
     b.settle();
     a.settle();
-    assert!(b.lease(op).1 > fence);
+    assert!(b.lease(op).1 > fence, "the stolen share's fence is above {fence}");
     assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-    assert!(b.server.is_shared(b.now, &World::keys()));
+    assert!(b.server.is_shared(b.now, &World::keys()), "the lock is held by a share");
     let ttl = b.server.command(b.now, &["PTTL", &World::keys().shared()]);
     assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
 }
@@ -162,7 +162,7 @@ fn a_victim_of_a_theft_before_its_claim_does_not_count_as_dead() {
         let waiters = World::keys();
         let unclaimed =
             |b: &World| b.server.command(b.now, &["HGET", &waiters.waiters(), "unclaimed"]);
-        assert!(unclaimed(&b).is_some());
+        assert!(unclaimed(&b).is_some(), "the grant counts as unclaimed");
         if steal {
             b.acquire(10_000, Wait::Steal);
         } else {
@@ -194,7 +194,7 @@ fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
         let (keys, ttl, epoch) = (World::keys(), ms(10_000), ServerTime::default());
         let (intent, block) = (Intent::Join(Some(1)), 1);
         let again = Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode };
-        assert!(matches!(b.server.execute(b.now, &again), Ok(Reply::Held(_))));
+        assert!(matches!(b.server.execute(b.now, &again), Ok(Reply::Held(_))), "it waits again");
         assert!(a.receive_one(), "the message of the grant");
         let (lease, _) = a.lease(op);
         a.settle();
@@ -285,7 +285,11 @@ fn a_thief_that_has_only_read_the_fence_reads_it_again() {
         b.settle();
         a.settle();
         assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-        assert!(matches!(b.outcome(op), Some(Outcome::Acquired { .. } | Outcome::Done)));
+        assert!(
+            matches!(b.outcome(op), Some(Outcome::Acquired { .. } | Outcome::Done)),
+            "the theft is done: {:?}",
+            b.outcome(op)
+        );
     }
 }
 
@@ -300,7 +304,7 @@ fn a_lock_with_a_new_owner_before_a_theft_is_stolen_all_the_same() {
     let (next, fence) = take(&mut a, Mode::Exclusive);
     b.settle();
     a.settle();
-    assert!(b.lease(op).1 > fence);
+    assert!(b.lease(op).1 > fence, "the thief's fence is above {fence}");
     assert_eq!(a.lost, [(next, LossReason::Stolen)]);
 }
 

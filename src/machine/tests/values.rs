@@ -63,7 +63,7 @@ pub(super) fn a_release_of_a_chosen_value_without_an_answer_is_not_repeated() {
     a.connect();
     assert_idle(&mut a);
     assert_eq!(holder(&b).as_deref(), Some(VALUE));
-    assert!(is_held(&mut c));
+    assert!(is_held(&mut c), "B holds the lock still");
     b.release(held);
     b.settle();
     assert_eq!(holder(&b), None);
@@ -82,7 +82,7 @@ pub(super) fn the_other_holder_of_a_released_value_learns_at_once_that_it_is_gon
     a.settle();
     assert_eq!(a.outcome(released), Some(&Outcome::Done));
     assert_eq!(a.lost.last(), Some(&(second, LossReason::Expired)));
-    assert!(!is_held(&mut b));
+    assert!(!is_held(&mut b), "the lock is free for B");
     assert_idle(&mut a);
 }
 
@@ -101,7 +101,7 @@ fn a_manager_that_is_closed_ends_once_though_several_releases_are_lost() {
     let close = a.command(Command::Close);
     assert_eq!(a.wire.len(), 2);
     a.lose_requests();
-    assert!(a.stopped);
+    assert!(a.stopped, "the manager ends though releases are lost");
     assert_eq!(a.outcome(close), Some(&Outcome::Done));
 }
 
@@ -116,13 +116,13 @@ fn a_chosen_value_whose_release_was_lost_is_held_until_its_lease_ends() {
         a.lose_requests();
         a.connect();
         a.settle();
-        assert!(is_held(b));
+        assert!(is_held(b), "the lock is held until its lease ends");
         if arrives {
             arrive_late(a);
-            assert!(!is_held(b));
+            assert!(!is_held(b), "the late release frees the lock");
         } else {
             pass(&mut worlds, 60_001);
-            assert!(!is_held(&mut worlds[1]));
+            assert!(!is_held(&mut worlds[1]), "the end of the lease frees the lock");
         }
     }
 }
@@ -140,14 +140,17 @@ pub(super) fn a_chosen_value_is_not_released_when_its_lease_has_ended() {
         pass(&mut worlds, 60_001);
         let [a, b, c] = &mut worlds;
         match op.map(|op| a.outcome(op)) {
-            Some(outcome) => assert!(matches!(outcome, Some(Outcome::Connection(_)))),
+            Some(outcome) => assert!(
+                matches!(outcome, Some(Outcome::Connection(_))),
+                "the release is unanswered: {outcome:?}"
+            ),
             None => assert_eq!(a.lost.last(), Some(&(lease, LossReason::Expired))),
         }
         take(b, RENEWED);
         a.connect();
         assert_idle(a);
         assert_eq!(holder(b).as_deref(), Some(VALUE));
-        assert!(is_held(c));
+        assert!(is_held(c), "B holds the lock still");
     }
 }
 
@@ -170,7 +173,7 @@ fn closing_releases_a_chosen_value_once() {
         a.settle();
         a.pass(ms(2_000));
         a.settle();
-        assert!(a.stopped);
+        assert!(a.stopped, "the manager has closed");
         assert_eq!(holder(&b).as_deref(), Some(VALUE), "executed: {executed}");
     }
 }
@@ -190,7 +193,11 @@ fn an_adoption_under_a_chosen_value_without_an_answer_is_not_given_back() {
             a.command(Command::Close);
         }
         a.pass(COMMAND_TIMEOUT);
-        assert!(matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)));
+        assert!(
+            matches!(a.outcome(op), Some(Outcome::Connection(_) | Outcome::Closed)),
+            "the adoption is unanswered: {:?}",
+            a.outcome(op)
+        );
         if a.connecting {
             a.connect();
         }
@@ -199,7 +206,7 @@ fn an_adoption_under_a_chosen_value_without_an_answer_is_not_given_back() {
         a.pass(ms(1_000));
         a.settle();
         assert_eq!(holder(&b).as_deref(), Some(VALUE));
-        assert!(is_held(&mut b));
+        assert!(is_held(&mut b), "nobody has given the value back");
     }
 }
 
@@ -228,7 +235,7 @@ pub(super) fn an_adoption_that_is_repeated_after_the_end_of_its_lock_starts_no_h
     a.settle();
     assert!(matches!(a.outcome(op), Some(Outcome::Connection(_))), "{:?}", a.outcome(op));
     assert_idle(a);
-    assert!(is_held(c));
+    assert!(is_held(c), "B holds the lock still");
     b.release(held);
     b.settle();
     assert_eq!(holder(b), None);
@@ -244,7 +251,7 @@ fn a_chosen_value_serves_no_other_caller() {
     a.release(lease);
     a.settle();
     a.lease(waiting);
-    assert!(holder(&a).is_some_and(|token| token.starts_with("hf1.a.")));
+    assert!(holder(&a).is_some_and(|token| token.starts_with("hf1.a.")), "the token is A's own");
     let op = adopt_as(&mut b, VALUE, VALUE, RENEWED);
     b.settle();
     assert_eq!(b.outcome(op), Some(&Outcome::Lost));
@@ -266,5 +273,5 @@ fn a_late_renewal_of_a_chosen_value_shortens_no_lease() {
     let before = left(&b);
     arrive_late(&mut a);
     assert_eq!(left(&b), before);
-    assert!(before > Some(59_000));
+    assert!(before > Some(59_000), "B's lease is whole: {before:?}");
 }
