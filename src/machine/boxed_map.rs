@@ -101,7 +101,7 @@ mod tests {
         for key in 0..=SPARE_MAX {
             map.remove(&key);
         }
-        assert!(map.is_empty());
+        assert!(map.is_empty(), "no removed entry stays");
         assert_eq!(map.spare.len(), SPARE_MAX);
     }
 }

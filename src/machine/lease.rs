@@ -73,7 +73,7 @@ pub(super) struct Lease {
 }
 
 // The usual allocators waste nothing of a multiple of 16 bytes and eight more.
-const _: () = assert!(size_of::<Lease>() <= 136);
+const _: () = assert!(size_of::<Lease>() <= 136, "a lease fits into 136 bytes");
 
 /// How a lock was got, as far as that matters later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -60,7 +60,7 @@ pub(super) enum Timer {
 }
 
 // There may be very many: a variant that held an `Owner` would make each half as large again.
-const _: () = assert!(size_of::<Timer>() <= 16);
+const _: () = assert!(size_of::<Timer>() <= 16, "a timer fits into 16 bytes");
 
 impl Timer {
     /// When an owner asks again.
@@ -289,7 +289,7 @@ mod tests {
                 timers.clear(timer);
             }
         }
-        assert!(timers.ordered() <= OUTDATED_MIN + 5);
+        assert!(timers.ordered() <= OUTDATED_MIN + 5, "cleared timers do not accumulate");
     }
 
     proptest! {

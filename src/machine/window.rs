@@ -141,6 +141,6 @@ mod tests {
     fn requests_one_at_a_time_do_not_widen_it() {
         let mut window = Window::new();
         (0..10_000).for_each(|_| window.answered(Duration::from_micros(50), 1));
-        assert!(!window.has_room(LEAST));
+        assert!(!window.has_room(LEAST), "the window stays as narrow as it began");
     }
 }
