@@ -110,7 +110,7 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     });
     let mut lost = [(); 2].map(|()| match reports.recv_timeout(HANG) {
         Ok(Report::Lost(lease, LossReason::Expired)) => {
-            assert!(handle.shared().remaining(lease, Mono::now()).is_zero());
+            assert!(handle.shared().remaining(lease, Mono::now()).is_zero(), "no time is left");
             lease
         }
         other => panic!("{other:?}"),
@@ -135,5 +135,5 @@ fn what_arrives_after_the_end_is_dropped() {
     mail.put(input());
     mail.end();
     mail.put(input());
-    assert!(mail.take().is_empty());
+    assert!(mail.take().is_empty(), "what comes after the end is dropped");
 }

@@ -179,7 +179,7 @@ mod tests {
         let caller = || Arc::clone(&recorder) as Arc<dyn Caller>;
         let mut open = Open::new(caller(), Arc::default());
         open.begin([1, 2].map(OpId).into_iter());
-        assert!(open.complete(OpId(1), Outcome::Done));
+        assert!(open.complete(OpId(1), Outcome::Done), "the first operation was open");
         assert!(!open.complete(OpId(1), Outcome::Done), "once");
         drop(open);
         let seen = recorder.0.lock().unwrap().clone();

@@ -21,7 +21,7 @@ pub fn names(data: &[u8]) {
 
 fn check_keys(keys: &LockKeys, lock: &str) {
     assert_eq!(keys.lock(), lock);
-    assert!(keys.slot() < SLOTS);
+    assert!(keys.slot() < SLOTS, "the slot is one of a Cluster's");
     assert_eq!(*keys, LockKeys::from_key(lock));
     // TypeScript refuses such names on a Cluster: the brace would end the tag of the side keys.
     let splits = keys.tag() == lock && (lock.contains('}') || lock.is_empty());
@@ -36,7 +36,7 @@ fn check_keys(keys: &LockKeys, lock: &str) {
     if !keys.tag().is_empty() && !keys.tag().contains('}') {
         assert_eq!(LockKeys::from_key(&channel).slot(), keys.slot());
     }
-    assert!(free_channel(keys).ends_with(lock));
+    assert!(free_channel(keys).ends_with(lock), "the channel ends with its lock");
 }
 
 fn check_neighbour(keys: &LockKeys, other: &LockKeys) {
@@ -70,7 +70,10 @@ fn check_messages(bytes: &mut Bytes<'_>, keys: &LockKeys) {
     let Some(Message::Granted(grants)) = Message::parse(&inbox("s"), &message) else {
         panic!("{message:?} is no grant");
     };
-    assert!(grants.iter().all(|grant| grant.keys == *keys && grant.fence == fence));
+    assert!(
+        grants.iter().all(|grant| grant.keys == *keys && grant.fence == fence),
+        "each grant has the lock's key and its fence"
+    );
     let freed = Message::parse(&free_channel(keys), &format!("free {}", keys.lock()));
     assert_eq!(freed, Some(Message::Freed(keys.clone())));
     let _any = Message::parse(&inbox("s"), &bytes.text());

@@ -40,7 +40,7 @@ pub const OPERATION_LENGTH: u32 = 7 + HoldTerms::TIMES as u32;
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
-const _: () = assert!(RECORD_LENGTH as usize == outbox::RECORD_LENGTH);
+const _: () = assert!(RECORD_LENGTH as usize == outbox::RECORD_LENGTH, "the outbox agrees on it");
 
 /// A `wait`: the caller does not wait.
 #[napi]

@@ -132,7 +132,10 @@ mod tests {
         let [first, second] = [&grants[0], &grants[1]].map(read);
         assert_eq!(first, ("hf1.c.7.a".to_owned(), 1_700_000_000_000_001, 3_000));
         assert_eq!(second, ("hf1.c.9".to_owned(), 1_700_000_000_000_002, 50));
-        assert!(grants.iter().all(|grant| grant.keys.lock() == "lock:a b"));
+        assert!(
+            grants.iter().all(|grant| grant.keys.lock() == "lock:a b"),
+            "each grant is of the lock that the message names"
+        );
         for bad in [
             "",
             "hf1.c.7,x,3000 1 lock:a",

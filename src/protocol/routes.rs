@@ -67,7 +67,7 @@ mod tests {
         let routes = Routes::new(&[(0, 8_191, NodeId(1)), (8_192, SLOTS - 1, NodeId(2))]);
         let keys = LockKeys::new("", "123456789");
         assert_eq!(routes.node(&keys), NodeId(2));
-        assert!(routes.has(NodeId(1)) && !routes.has(NodeId(3)));
+        assert!(routes.has(NodeId(1)) && !routes.has(NodeId(3)), "only their servers are known");
         assert_eq!(Routes::default().node(&keys), NodeId(0));
     }
 

@@ -232,19 +232,22 @@ mod tests {
                 assert!(known, "{script:?} includes {name:?}");
             }
         }
-        assert!(parts.iter().all(|(_, part)| !part.contains("--#include")));
-        assert!(Script::Release.source().contains("local function serve_queue"));
+        assert!(parts.iter().all(|(_, part)| !part.contains("--#include")), "no part is nested");
+        assert!(
+            Script::Release.source().contains("local function serve_queue"),
+            "the release has the part that serves the queue"
+        );
     }
 
     #[test]
     fn a_counter_may_be_as_far_ahead_here_as_in_the_scripts() {
         let line = format!("local AHEAD_US = {}\n", COUNTER_AHEAD_MAX.as_micros());
-        assert!(Script::Acquire.source().contains(&line));
+        assert!(Script::Acquire.source().contains(&line), "the script has this limit of a counter");
     }
 
     #[test]
     fn the_claim_is_as_long_here_as_in_the_scripts() {
         let line = format!("local CLAIM_MS = '{}'", CLAIM.as_millis());
-        assert!(Script::Release.source().contains(&line));
+        assert!(Script::Release.source().contains(&line), "the script has this claim");
     }
 }

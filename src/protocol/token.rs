@@ -203,7 +203,7 @@ mod tests {
         let owned = Token::new("c0ffee", 7, "@order.7%20x");
         assert_eq!(owned.as_str(), "hf1.c0ffee.7.@order.7%20x");
         assert_eq!((owned.number("c0ffee"), owned.label()), (Some(7), ""));
-        assert!(owned.is_of_owner("@order.7%20x"));
+        assert!(owned.is_of_owner("@order.7%20x"), "the token tells its owner");
         for label in ["", "@", "@order", "order.7%20x", "@order.7%20x."] {
             assert!(!owned.is_of_owner(label), "{label}");
         }
@@ -236,7 +236,7 @@ mod tests {
     fn reads_and_writes_the_texts_of_the_other_parser() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("test/base/token-texts.tsv");
         let texts = std::fs::read_to_string(path).unwrap();
-        assert!(texts.lines().count() > 400);
+        assert!(texts.lines().count() > 400, "the other parser's texts are there");
         for line in texts.lines() {
             let [text, client, number, permits, limit, label] =
                 line.split('\t').collect::<Vec<_>>()[..]
