@@ -162,7 +162,8 @@ mod tests {
         let shown = format!("{endpoint:?}");
         assert!(!shown.contains("s3cret"), "{shown}");
         assert!(
-            shown.contains("tls: Some(Tls { server_name: Some(DnsName(\"redis.test\")), .. })")
+            shown.contains("tls: Some(Tls { server_name: Some(DnsName(\"redis.test\")), .. })"),
+            "TLS shows its server's name alone: {shown}"
         );
     }
 }

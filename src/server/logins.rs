@@ -343,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_is_told_unless_there_is_an_earlier_answer() {
         let asked = Arc::new(Asked::new(|| false));
-        assert!(matches!(asked.login(PATIENCE).await, Err(Failure::Lost(_))));
+        assert!(matches!(asked.login(PATIENCE).await, Err(Failure::Lost(_))), "a failure is told");
         asked.answer(Ok(login("a")), false);
         assert_eq!(password(&asked.login(PATIENCE).await.unwrap()), "a");
     }
@@ -352,7 +352,7 @@ mod tests {
     async fn an_expired_answer_is_not_used_again() {
         let asked = Arc::new(Asked::new(|| false));
         asked.answer(Ok(login("a").valid_for(Duration::ZERO, 0)), false);
-        assert!(asked.login(PATIENCE).await.is_err());
+        assert!(asked.login(PATIENCE).await.is_err(), "the expired answer is not used");
     }
 
     #[tokio::test]
@@ -378,6 +378,6 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        assert!(!format!("{:?}", login("s3cret")).contains("s3cret"));
+        assert!(!format!("{:?}", login("s3cret")).contains("s3cret"), "the password is hidden");
     }
 }

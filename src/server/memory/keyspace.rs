@@ -249,7 +249,7 @@ mod tests {
             keyspace.set_now(ServerTime::from_micros(u64::from(index) * 1_000));
             let entry = Entry { datum: Datum::String(vec![]), expires_at_ms: Some(index.into()) };
             keyspace.put(&index.to_be_bytes(), entry);
-            assert!(keyspace.entries.len() <= SWEEP_FROM);
+            assert!(keyspace.entries.len() <= SWEEP_FROM, "expired keys do not accumulate");
         }
     }
 }

@@ -149,8 +149,14 @@ mod tests {
         assert_eq!(read("MOVED", "3999 10.0.0.1:7000"), Failure::Moved(node));
         assert_eq!(read("ASK", "3999 :7000"), Failure::Moving(node));
         assert_eq!(read("MOVED", "3999 ::1:7001"), Failure::Moved(NodeId(1)));
-        assert!(matches!(read("MOVED", "3999"), Failure::Refused(_)));
-        assert!(matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)));
+        assert!(
+            matches!(read("MOVED", "3999"), Failure::Refused(_)),
+            "a redirection without an address stays a refusal"
+        );
+        assert!(
+            matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)),
+            "another refusal is no redirection"
+        );
     }
 
     #[test]
@@ -160,7 +166,10 @@ mod tests {
             (0..=u16::MAX).map(|number| (format!("server-{number}"), 6379)).collect();
         assert_eq!(directory.node("server-65535", 6379), Some(NodeId(u16::MAX)));
         assert_eq!(directory.node("another", 6379), None);
-        assert!(directory.accept(slots(vec![server("another", "a")]), false).is_err());
+        assert!(
+            directory.accept(slots(vec![server("another", "a")]), false).is_err(),
+            "no number is left for another server"
+        );
     }
 
     #[test]
@@ -182,8 +191,8 @@ mod tests {
         directory.accept(slots(vec![server("", "a")]), false).unwrap();
         assert_eq!(directory.members(), [("10.0.0.9".to_owned(), 7000)]);
         let other = || slots(vec![server("10.0.0.9", "x"), server("10.0.0.8", "y")]);
-        assert!(directory.accept(other(), true).is_err());
+        assert!(directory.accept(other(), true).is_err(), "another Cluster is not believed");
         // If no member answers, the configured seeds are believed.
-        assert!(directory.accept(other(), false).is_ok());
+        assert!(directory.accept(other(), false).is_ok(), "a seed's answer is believed");
     }
 }

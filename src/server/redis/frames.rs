@@ -223,7 +223,7 @@ mod tests {
             frames.feed(long.as_bytes());
             assert_eq!(all(&mut frames), [":1\r\n", &long]);
         }
-        assert!(frames.buffer.len() < 16 * ROOM);
+        assert!(frames.buffer.len() < 16 * ROOM, "the buffer grows no further than it must");
     }
 
     #[test]
@@ -243,6 +243,6 @@ mod tests {
         let mut frames = Frames::new();
         frames.feed(format!("*{}\r\n", i64::MAX).as_bytes());
         frames.feed(format!("%{}\r\n", i64::MAX).as_bytes());
-        assert!(frames.next().unwrap().is_none());
+        assert!(frames.next().unwrap().is_none(), "the count waits for its values");
     }
 }

@@ -237,10 +237,10 @@ mod tests {
     fn a_subscription_that_nobody_counts_is_noticed() {
         let counted = |parts| counts_nobody(&Value::Array(parts));
         let channel = || Value::BulkString(b"inbox".to_vec());
-        assert!(counted(vec![channel(), Value::Int(0)]));
-        assert!(!counted(vec![channel(), Value::Int(1)]));
+        assert!(counted(vec![channel(), Value::Int(0)]), "a count of zero is noticed");
+        assert!(!counted(vec![channel(), Value::Int(1)]), "a subscription that is counted is good");
         // A server that answers something else may count all the same.
-        assert!(!counted(Vec::new()));
-        assert!(!counts_nobody(&Value::Nil));
+        assert!(!counted(Vec::new()), "an answer without a count is no denial");
+        assert!(!counts_nobody(&Value::Nil), "another answer is no denial");
     }
 }

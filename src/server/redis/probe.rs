@@ -165,7 +165,7 @@ mod tests {
         let asked = names(PROBE, "refusal('");
         let used: BTreeSet<_> =
             Script::ALL.iter().flat_map(|script| names(script.source(), "call('")).collect();
-        assert!(asked.is_disjoint(&tried));
+        assert!(asked.is_disjoint(&tried), "no command is both tried and asked about");
         assert_eq!(used, tried.union(&asked).copied().collect());
     }
 
@@ -228,7 +228,10 @@ mod tests {
             needed("locks", &["EVAL", "EVALSHA"], &why, "app").detail
         };
         let command = "User app has no permissions to run the 'eval' command";
-        assert!(said(command).ends_with("grant it by ACL SETUSER app +eval +evalsha"));
+        assert!(
+            said(command).ends_with("grant it by ACL SETUSER app +eval +evalsha"),
+            "the refusal names the right to grant"
+        );
         for right in ["No permissions to access database", "No permissions to access a key"] {
             assert_eq!(said(right), format!("locks may not run EVAL, EVALSHA: {right}"));
         }

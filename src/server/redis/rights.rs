@@ -191,7 +191,7 @@ mod tests {
         without[1] = error("ERR unknown command 'MGET', with args beginning with: 'k'");
         let (counters, delete, why) = of(without);
         assert_eq!((counters, delete), (Counters::Slots, Delete::Delex));
-        assert!(why.unwrap().contains("MGET"));
+        assert!(why.unwrap().contains("MGET"), "the reason names the missing command");
         for refused in 2..6 {
             let mut answers = answers();
             answers[refused] = error("ERR bad lua script");
@@ -249,12 +249,12 @@ mod tests {
             (dialect.clock, denied)
         };
         let (clock, denied) = asked(["This Redis command is not allowed from scripts", "", ""]);
-        assert!(!clock && denied.pubsub.is_none());
+        assert!(!clock && denied.pubsub.is_none(), "the scripts have no clock, and may publish");
         assert_eq!(denied.clock.as_deref(), Some("This Redis command is not allowed from scripts"));
         let no = "ERR This Redis command is not allowed from script";
         for refusals in [["", no, ""], ["", "", no]] {
             let (clock, denied) = asked(refusals);
-            assert!(clock && denied.clock.is_none());
+            assert!(clock && denied.clock.is_none(), "scripts have a clock: {:?}", denied.clock);
             let pubsub = denied.pubsub.as_deref().and_then(|why| why.strip_suffix(no));
             assert_eq!(pubsub, Some("scripts may not publish: "));
         }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_tell_fails_the_connection() {
-        assert!(answered(SLOTS, answers()).is_ok());
+        assert!(answered(SLOTS, answers()).is_ok(), "a whole answer is understood");
         for number in 0..7 {
             for text in ["ERR upstream failure", "UNAVAILABLE try later"] {
                 let mut answers = answers();

@@ -299,7 +299,7 @@ mod tests {
         let login_source = LoginSource::fixed(None, password);
         let all = vec![Sentinel { host, port: 26379, login_source }];
         let sentinels = Sentinels { master: "mymaster".to_owned(), all };
-        assert!(!format!("{sentinels:?}").contains("s3cret"));
+        assert!(!format!("{sentinels:?}").contains("s3cret"), "the password is hidden");
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             Value::Array(vec![bulk("10.0.0.1")]),
             Value::Array(vec![bulk("10.0.0.1"), bulk("66000")]),
         ] {
-            assert!(matches!(read_address(&bad), Err(Failure::Lost(_))));
+            assert!(matches!(read_address(&bad), Err(Failure::Lost(_))), "{bad:?} is no address");
         }
     }
 
@@ -328,7 +328,7 @@ mod tests {
         let answers = vec![first.clone(), second.clone(), second.clone()];
         assert_eq!(order(answers), [new.clone(), old.clone()]);
         assert_eq!(order(vec![first, failed(), second]), [old, new]);
-        assert!(order(vec![failed()]).is_empty());
+        assert!(order(vec![failed()]).is_empty(), "a Sentinel that failed names nobody");
     }
 
     #[test]

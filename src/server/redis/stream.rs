@@ -242,6 +242,6 @@ mod tests {
         let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
         let error = first_of([closed, closed].into_iter()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(first_of(std::iter::empty()).await.is_err());
+        assert!(first_of(std::iter::empty()).await.is_err(), "no address is no connection");
     }
 }

@@ -326,7 +326,10 @@ mod tests {
     fn the_answer_to_a_check_is_no_news() {
         let again = ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
         let new = ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n";
-        assert!(heard(Channels::Plain, Some(("a".into(), true)), &[again]).is_empty());
+        assert!(
+            heard(Channels::Plain, Some(("a".into(), true)), &[again]).is_empty(),
+            "a known subscription is no news"
+        );
         let told = heard(Channels::Plain, Some(("b".into(), true)), &[again, new]);
         assert_eq!(told, [r#"Listening("b", true)"#]);
     }
@@ -338,7 +341,10 @@ mod tests {
         assert_eq!(heard(Channels::Shard, asked(), &[moved]), [r#"Listening("b", false)"#]);
         let denied = heard(Channels::Shard, asked(), &["-NOPERM no\r\n"]);
         assert_eq!(denied, [r#"PubsubDenied("NOPERM no")"#]);
-        assert!(heard(Channels::Shard, Some(("a".into(), false)), &[moved]).is_empty());
+        assert!(
+            heard(Channels::Shard, Some(("a".into(), false)), &[moved]).is_empty(),
+            "a refused unsubscribe is no news"
+        );
     }
 
     #[test]

@@ -302,22 +302,31 @@ mod tests {
         let joined = |fence| Ok(Reply::Joined { fence });
         let free = [Ok(Reply::Granted { fence: 7 }), joined(8), Ok(Reply::Owner(true))];
         let replies = |answers: Vec<(RequestId, _)>| answers.into_iter().map(|(_, it)| it);
-        assert!(replies(apart.answers(callers(), changed(false))).eq(free));
+        assert!(
+            replies(apart.answers(callers(), changed(false))).eq(free),
+            "the lock was free, so the first caller has it"
+        );
         let held = [joined(7), joined(8), Ok(Reply::Owner(true))];
-        assert!(replies(apart.answers(callers(), changed(true))).eq(held));
+        assert!(
+            replies(apart.answers(callers(), changed(true))).eq(held),
+            "the lock was held, so both takers join it"
+        );
     }
 
     #[test]
     fn a_lock_that_others_wait_for_is_asked_for_alone_for_a_while() {
         let mut apart = Apart::default();
         let answers = apart.answers(callers(), Ok(Reply::Owner(false)));
-        assert!(answers.iter().all(|(_, answer)| *answer == Err(Failure::Together)));
+        assert!(
+            answers.iter().all(|(_, answer)| *answer == Err(Failure::Together)),
+            "each caller is to ask alone"
+        );
         let items = [take(1, "a", SHARE, 10), take(2, "a", SHARE, 10)];
         for _ in 0..APART / 2 {
             assert_eq!(arranged(&mut apart, &items).unwrap(), [vec![1], vec![2]]);
         }
         assert_eq!(arranged(&mut apart, &items).unwrap(), [vec![1, 2]]);
-        assert!(apart.0.is_empty());
+        assert!(apart.0.is_empty(), "nothing is remembered in the end");
     }
 
     #[test]
@@ -330,8 +339,11 @@ mod tests {
         ] {
             let answers = apart.answers(callers(), Err(failure));
             assert_eq!(answers.len(), 3);
-            assert!(answers.iter().all(|(_, answer)| *answer == Err(told.clone())));
+            assert!(
+                answers.iter().all(|(_, answer)| *answer == Err(told.clone())),
+                "each caller is told {told:?}"
+            );
         }
-        assert!(apart.0.is_empty());
+        assert!(apart.0.is_empty(), "an error keeps no lock apart");
     }
 }

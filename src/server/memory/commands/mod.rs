@@ -111,6 +111,6 @@ mod tests {
 
     #[test]
     fn the_table_can_be_searched() {
-        assert!(COMMANDS.is_sorted_by_key(|(name, _)| *name));
+        assert!(COMMANDS.is_sorted_by_key(|(name, _)| *name), "the table is sorted by name");
     }
 }

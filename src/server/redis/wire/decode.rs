@@ -187,8 +187,14 @@ mod tests {
     #[test]
     fn an_answer_of_the_wrong_shape_is_an_unknown_outcome() {
         for value in [Value::Nil, Value::Okay, Value::Int(-1), Value::Array(vec![Value::Nil])] {
-            assert!(matches!(reply(Script::Acquire, value), Err(Failure::Lost(_))));
+            assert!(
+                matches!(reply(Script::Acquire, value), Err(Failure::Lost(_))),
+                "the outcome of an acquire is unknown"
+            );
         }
-        assert!(matches!(reply(Script::Release, Value::Int(7)), Err(Failure::Lost(_))));
+        assert!(
+            matches!(reply(Script::Release, Value::Int(7)), Err(Failure::Lost(_))),
+            "the outcome of a release is unknown"
+        );
     }
 }

@@ -166,7 +166,7 @@ mod tests {
         let replication = bulk("role:master\r\nmaster_replid:def\r\nmaster_replid2:000\r\n");
         let time = Value::Array(vec![bulk("1700000000"), bulk("000042")]);
         let values = [server, replication, time];
-        assert!(!is_replica(&values));
+        assert!(!is_replica(&values), "a master is no replica");
         let probe = probe(&values).unwrap();
         assert_eq!(probe.replication_id.as_deref(), Some("abc/def"));
         assert_eq!(probe.time.as_micros(), 1_700_000_000_000_042);
@@ -229,7 +229,10 @@ mod tests {
             };
             assert_eq!(refusal.code, "SENTINEL");
         }
-        assert!(introduced(&answers("redis_mode:standalone\r\n", "", ""), "").is_ok());
+        assert!(
+            introduced(&answers("redis_mode:standalone\r\n", "", ""), "").is_ok(),
+            "a standalone server is accepted"
+        );
     }
 
     #[test]

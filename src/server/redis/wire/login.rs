@@ -106,8 +106,14 @@ mod tests {
 
     #[test]
     fn a_stranger_is_named() {
-        assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
-        assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
+        assert!(
+            stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"),
+            "the error tells that HTTP is spoken"
+        );
+        assert!(
+            stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"),
+            "the error tells that TLS is spoken"
+        );
         assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
     }
 
@@ -136,6 +142,9 @@ mod tests {
         ] {
             assert_eq!(is_without_resp3(&refused(code, detail)), without, "{code} {detail}");
         }
-        assert!(!is_without_resp3(&Failure::Lost("unknown command 'HELLO'".to_owned())));
+        assert!(
+            !is_without_resp3(&Failure::Lost("unknown command 'HELLO'".to_owned())),
+            "a lost connection tells nothing of RESP3"
+        );
     }
 }

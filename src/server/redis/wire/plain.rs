@@ -132,6 +132,6 @@ mod tests {
                 }
             }
         }
-        assert!(at_once > 0);
+        assert!(at_once > 0, "some answers are taken at once");
     }
 }
