@@ -249,7 +249,7 @@ export interface AdoptOptions {
    * Whether the lease is renewed, at a third of its length, until the lock is released. A native
    * thread renews it, so a blocked event loop does not lose the lock. With `false` the server is asked about the lock as
    * often, so a lock that the server has lost is known to be lost as soon; and one that another caller of this manager hands off may
-   * have up to a sixteenth of `ttl` less left.
+   * have up to a 64th of `ttl` less left.
    *
    * @default true
    */

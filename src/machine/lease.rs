@@ -216,7 +216,7 @@ impl Lease {
     /// lengthened beyond that, by the answer to a request of the owner before.
     pub(super) fn is_whole(&self, now: Mono, ttl: Duration) -> bool {
         let left = self.until.since(now) + drift(self.ttl());
-        self.ttl() == ttl && (ttl.saturating_sub(ttl / 16)..=ttl).contains(&left)
+        self.ttl() == ttl && (ttl.saturating_sub(ttl / 64)..=ttl).contains(&left)
     }
 
     fn plan(&self) -> (Mono, Plan) {
