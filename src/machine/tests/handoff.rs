@@ -360,15 +360,22 @@ pub(super) fn a_lease_that_is_not_renewed_is_handed_off_only_as_a_whole() {
     }
 }
 
+/// The first of `count` callers of manager 0 that want unrenewed leases of 10 s has got one.
+fn served_without_renewal(count: usize) -> (Crowd, Vec<OpId>) {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let world = &mut crowd.worlds[0];
+    let want = |_| world.acquire_held(10_000, Wait::Forever, UNRENEWED);
+    let tasks = (0..count).map(want).collect();
+    crowd.settle();
+    crowd.release(0, opener);
+    (crowd, tasks)
+}
+
 /// A question has confirmed the lock, and has not lengthened its lease.
 #[test]
 fn the_rest_of_a_confirmed_lease_is_not_handed_off_without_renewal() {
-    let mut crowd = Crowd::new(1);
-    let opener = crowd.held(0, 10_000);
-    let tasks: Vec<_> =
-        (0..3).map(|_| crowd.worlds[0].acquire_held(10_000, Wait::Forever, UNRENEWED)).collect();
-    crowd.settle();
-    crowd.release(0, opener);
+    let (mut crowd, tasks) = served_without_renewal(3);
     crowd.release(0, crowd.worlds[0].lease(tasks[0]).0);
     let (lease, _) = crowd.worlds[0].lease(tasks[1]);
     let before = handed_off(&crowd.worlds[0]);
@@ -383,12 +390,7 @@ fn the_rest_of_a_confirmed_lease_is_not_handed_off_without_renewal() {
 /// As many callers as a process has, with leases that end by themselves, cost the server a few requests.
 #[test]
 fn a_crowd_without_renewal_is_served_by_handoffs_with_whole_leases() {
-    let mut crowd = Crowd::new(1);
-    let opener = crowd.held(0, 10_000);
-    let tasks: Vec<_> =
-        (0..100).map(|_| crowd.worlds[0].acquire_held(10_000, Wait::Forever, UNRENEWED)).collect();
-    crowd.settle();
-    crowd.release(0, opener);
+    let (mut crowd, tasks) = served_without_renewal(100);
     for op in tasks {
         let (lease, _) = crowd.worlds[0].lease(op);
         let left = crowd.worlds[0].deadlines[&lease].since(crowd.worlds[0].now);
