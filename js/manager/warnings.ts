@@ -132,7 +132,7 @@ export function unreleasedWarning(lock: string, error: unknown): Warning {
   return { ...warning('WARN_LOCK_UNRELEASED', message), lock, subject: `unreleased ${lock}` };
 }
 
-/** What ends the renewal of other code's lease, and what to do. */
+/** Each cause that ends the renewal of other code's lease, and what to do. */
 const UNKEPT: Readonly<Record<UnkeptReason, (server: string) => string>> = {
   closed: () => 'its manager was closed; close the workers first',
   expired: (server) =>

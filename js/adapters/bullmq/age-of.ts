@@ -8,7 +8,7 @@
  * @internal
  */
 export class AgeOf {
-  /** What the clock was ahead of the monotonic one, in ms. */
+  /** The lead of the wall clock over the monotonic one at the last reading, in ms. */
   #ahead = Date.now() - performance.now();
 
   /** The time since a job was handed out, in ms. */

@@ -140,7 +140,7 @@ export class SharedHold implements Hold {
     if (isPassable && this.#permits?.pass(lock)) return;
     try {
       const released = lock.release();
-      // Behind the release, so that the next to ask finds it done.
+      // The release is sent first: the next object that asks finds room at the server.
       this.#free();
       await released;
     } finally {

@@ -1,4 +1,4 @@
-/** What ends the renewal of `mayBlock` while its job runs is told. */
+/** The manager tells why the renewal of `mayBlock` has ended while its job runs. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';

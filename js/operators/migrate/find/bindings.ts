@@ -1,4 +1,4 @@
-/** What a file imports and exports, as ECMAScript and CommonJS write it. */
+/** The imports and exports of a file, as ECMAScript and CommonJS write them. */
 
 import { bare, type Node, nameOf, type Source } from './source.js';
 
@@ -10,9 +10,9 @@ export interface Binding {
 
 /** The exports of a file. */
 export interface Exports {
-  /** What the file has itself. */
+  /** The values that the file has itself, by their exported names. */
   readonly values: Map<string, Node>;
-  /** What it hands on, by name. */
+  /** The values of other files that it hands on, by name. */
   readonly others: Map<string, Binding>;
   /** Modules of which it hands on everything. */
   readonly all: string[];
@@ -23,7 +23,7 @@ export interface Exports {
 const bindings = new WeakMap<Source, ReadonlyMap<string, Binding>>();
 const exported = new WeakMap<Source, Exports>();
 
-/** What the names of a file stand for that it imports. */
+/** The imports of a file, by the names that it gives them. */
 export function bindingsOf(source: Source): ReadonlyMap<string, Binding> {
   const known = bindings.get(source);
   if (known !== undefined) return known;

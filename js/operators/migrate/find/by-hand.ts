@@ -21,7 +21,7 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
     // A key that is looked at, set and left to expire may lock an account.
     if ((form === 'check' || form === 'blind') && own.length === 0) return;
     const expiry = acquire.expiry ?? lateExpiry(source, acquire, all);
-    // What is taken once for all, such as a name, is no lock unless a word says so.
+    // A key that is taken once for all, such as a name, is no lock unless a word says so.
     const isForEver = own.length === 0 && expiry === undefined;
     if (score(source, acquire, own, scripts) < enough + (isForEver ? 1 : 0)) return;
     found.push({ acquire, node: acquire.call, form, releases: own, expiry });

@@ -36,7 +36,7 @@ export function isClient(source: Source, given: Node, hops = HOPS_MAX): boolean 
   return value !== undefined && isClient(value.source, value.node, hops - 1);
 }
 
-/** What an expression stands for, here or in another file of the tree. */
+/** The value of an expression, from here or from another file of the tree. */
 export function standsFor(source: Source, node: Node): Value {
   return source.outside?.resolve(source, node) ?? { source, node: source.resolve(node) };
 }

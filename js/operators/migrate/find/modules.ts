@@ -1,4 +1,4 @@
-/** What a name stands for that a file takes from another file of the tree. */
+/** Finds the value of a name that a file takes from another file of the tree. */
 
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -18,15 +18,15 @@ export type AnyFunction = FunctionNode | ArrowFunctionExpression;
 /** How often a name may stand for another name. */
 const HOPS_MAX = 8;
 
-/** What an expression stands for, in the file that has it. */
+/** The value of an expression, and the file that has it. */
 export interface Value {
   readonly source: Source;
   readonly node: Node;
 }
 
-/** What a file can know of the others of its tree. */
+/** The other files of the tree, as one file asks about them. */
 export interface Outside {
-  /** What an expression stands for that the file imports; undefined if no file of the tree tells. */
+  /** The value of an expression that the file imports; undefined if no file of the tree tells. */
   resolve(source: Source, node: Node): Value | undefined;
   /** Whether a file imports another one, also by others. */
   imports(source: Source, other: Source): boolean;

@@ -11,7 +11,7 @@ export function wholeLine(source: Source, { start, end }: Node): Edit {
   if (text.slice(lineStart, start).trim() !== '') return { start, end, text: '' };
   if (rest !== undefined) {
     const after = end + rest.length;
-    // Of two empty lines around it one is enough.
+    // The rest has one empty line where two would meet.
     const blank = /(^|\n)[ \t]*\r?\n$/.test(text.slice(0, lineStart))
       ? /^[ \t]*\r?\n/.exec(text.slice(after))?.[0]
       : undefined;
