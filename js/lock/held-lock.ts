@@ -142,6 +142,11 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     return this.#since;
   }
 
+  /** How long ago it was granted, in ms. @internal */
+  get age(): number {
+    return this.#manager.channel.clock() - this.#since;
+  }
+
   /** @internal */
   get lasts(): boolean {
     return isLeaderLock(this.name);
@@ -329,6 +334,12 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   release(): Promise<boolean> {
     if (!isTraced(tracing.release)) return this.#release();
     return this.#traced(tracing.release, () => this.#release());
+  }
+
+  /** As `release`, but another manager comes first that waits longer than the callers of this one. @internal */
+  releaseToAll(): Promise<boolean> {
+    this.#flags |= EXPORTED;
+    return this.release();
   }
 
   #release(): Promise<boolean> {

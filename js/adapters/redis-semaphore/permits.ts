@@ -7,17 +7,37 @@ import type { Share } from './options.js';
 
 /** As often a permit passes, before the server gives it to the process that waits longest. */
 const PASSES_MAX = 15;
+/** A permit passes for this part of its lease. */
+const PASSES_WITHIN = 1 / 2;
 /** A permit passes if the server has confirmed it within this time, in ms, or within this part of its lease. */
 const CONFIRMED_WITHIN_MS = 1_000;
 const CONFIRMED_WITHIN = 1 / 16;
 /** Node takes a longer time of a timer for none. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** A permit of another object; or none, and the caller is to ask the server. */
-type Turn = HeldLock | undefined;
+/** How a wait ends: with permits of another object, or with leave to ask the server, or with its time. */
+type Turn = 'passed' | 'ask' | 'late';
 
-/** Ends a wait. */
-type Settle = (turn: Turn) => void;
+/** Makes an object the holder of the permits of another one. False if it must ask the server. */
+type Take = (lock: HeldLock, passes: number) => boolean;
+
+/** An object that waits. */
+interface Waiter {
+  readonly take: Take;
+  end(turn: Turn): void;
+  fail(reason: unknown): void;
+}
+
+/** Permits that were given back in this turn of the event loop. */
+interface Left {
+  readonly lock: HeldLock;
+  readonly passes: number;
+  /** Ends the release. */
+  resolve(released?: Promise<unknown>): void;
+}
+
+/** The permits of a connection, by key, on the terms of the objects that came first. */
+type Place = Map<string, Permits>;
 
 /**
  * The permits of one key that the objects of a connection want, all as many and for as long. An object asks the server only
@@ -26,16 +46,24 @@ type Settle = (turn: Turn) => void;
  * @internal
  */
 export class Permits {
+  readonly #place: Place;
+  readonly #key: string;
   readonly #limit: number;
   readonly #permits: number;
   /** The lease, in ms. */
   readonly #ttl: number;
-  readonly #place: Place;
-  readonly #key: string;
-  /** Those that wait; most locks have none. */
-  #waiting: Set<Settle> | undefined;
-  /** The objects that have permits, or ask the server for them. */
-  #used = 0;
+  /** The objects that ask the server. */
+  #asking = 0;
+  /** The objects that have permits. */
+  #holding = 0;
+  /** Those that wait. None have waited so far for most locks. */
+  #waiting: Set<Waiter> | undefined;
+  /** Kept to the end of the turn, for an object that comes until then. */
+  #left: Left[] = NOTHING_LEFT;
+  /** How many of those that ask are left of those that asked when `#overtaken` was 0. */
+  #early = 0;
+  /** How often permits have passed since then. */
+  #overtaken = 0;
 
   private constructor(place: Place, key: string, { limit, permits }: Share, ttl: number) {
     this.#place = place;
@@ -50,15 +78,11 @@ export class Permits {
    * tells the end of the connection.
    */
   static of(ended: AbortSignal, key: string, share: Share, ttl: number): Permits | undefined {
-    let place = places.get(ended);
-    if (place === undefined) {
-      place = { ended, all: new Map() };
-      places.set(ended, place);
-    }
-    const known = place.all.get(key);
+    const place = places.get(ended) ?? placeUntil(ended);
+    const known = place.get(key);
     if (known !== undefined) return known.#suits(share, ttl) ? known : undefined;
     const made = new Permits(place, key, share, ttl);
-    place.all.set(key, made);
+    place.set(key, made);
     return made;
   }
 
@@ -68,103 +92,174 @@ export class Permits {
 
   /** Whether no further object may ask the server now. */
   get isFull(): boolean {
-    return (this.#used + 1) * this.#permits > this.#limit;
+    return (this.#holding + this.#asking + 1) * this.#permits > this.#limit;
   }
 
-  /** Lets an object ask the server. `free` ends that, or the hold that it leads to. */
-  take(): void {
-    this.#used += 1;
+  /** Whether objects wait here, or have waited before. Then permits pass, and only then. */
+  get isWanted(): boolean {
+    return this.#waiting !== undefined;
   }
 
-  /** An object has no permits any more, or has got none. */
+  /** Lets an object ask the server. `answered` ends that. */
+  ask(): void {
+    this.#asking += 1;
+  }
+
+  /** The server has given an object its permits, until `free` or `giveBack`, or it has not. */
+  answered(isGranted: boolean): void {
+    this.#asking -= 1;
+    if (this.#early > 0) this.#early -= 1;
+    if (this.#early === 0) {
+      this.#early = this.#asking;
+      this.#overtaken = 0;
+    }
+    if (isGranted) this.#holding += 1;
+    else this.#goOn();
+  }
+
+  /** An object has no permits any more. */
   free(): void {
-    this.#used -= 1;
+    this.#holding -= 1;
+    this.#goOn();
+  }
+
+  /** There may be room for one that waits. */
+  #goOn(): void {
     const next = this.#first;
     if (next !== undefined && !this.isFull) {
-      this.take();
-      next(undefined);
+      this.ask();
+      next.end('ask');
     }
     this.#forgetIfUnused();
   }
 
   /**
-   * Waits for the permits of another object, which count for this one from then on; or, with `undefined`, to ask the server, as
-   * after `take`. Answers `null` when `wait` ms are over.
+   * Waits for the permits of another object, which count for this one from then on, or to ask the server, as after `ask`,
+   * for `wait` ms at most.
    *
-   * @throws the reason of a signal.
+   * @throws the reason of a signal, or of the end of the connection.
    */
-  wait(wait: number, signal: AbortSignal | undefined): Promise<Turn | null> {
+  wait(wait: number, signal: AbortSignal | undefined, take: Take): Promise<Turn> {
     return new Promise((resolve, reject) => {
-      const { ended } = this.#place;
-      ended.throwIfAborted();
       const waiting = this.#waiting ?? new Set();
       this.#waiting = waiting;
-      const forgets: (() => void)[] = [];
       const end = () => {
-        waiting.delete(settle);
-        for (const forget of forgets) forget();
+        waiting.delete(waiter);
+        clearTimeout(timer);
+        forget?.();
       };
-      const settle = (turn: Turn) => {
-        end();
-        resolve(turn);
+      const waiter: Waiter = {
+        take,
+        end(turn) {
+          end();
+          resolve(turn);
+        },
+        fail: (reason) => {
+          end();
+          reject(reason);
+          this.#forgetIfUnused();
+        },
       };
-      waiting.add(settle);
-      if (wait <= TIMER_MS_MAX) {
-        const timer = setTimeout(() => {
-          end();
-          resolve(null);
+      waiting.add(waiter);
+      const timer = setTimeout(
+        () => {
+          waiter.end('late');
           this.#forgetIfUnused();
-        }, wait);
-        forgets.push(() => clearTimeout(timer));
-      }
-      for (const each of [signal, ended]) {
-        if (each === undefined) continue;
-        const stop = () => {
-          end();
-          reject(each.reason);
-          this.#forgetIfUnused();
-        };
-        forgets.push(onAbort(each, stop));
-      }
+        },
+        Math.min(wait, TIMER_MS_MAX),
+      );
+      const forget = signal && onAbort(signal, () => waiter.fail(signal.reason));
     });
   }
 
-  /** Passes the permits of an object that gives them back to the next one here. False if the server must get them. */
-  pass(lock: HeldLock): boolean {
+  /** The connection has ended. */
+  fail(reason: unknown): void {
+    for (const waiter of this.#waiting ?? []) waiter.fail(reason);
+  }
+
+  /**
+   * Gets the permits of an object that has passed them on so often. They pass to the first that waits, or to one that comes in
+   * this turn of the event loop, or else the server gets them. Answers the end of their release, if there is one.
+   */
+  giveBack(lock: HeldLock, passes: number): Promise<unknown> | undefined {
+    if (!this.#mayPass(lock, passes)) return this.#release(lock);
     const next = this.#first;
-    if (next === undefined) return false;
-    const passed = passes.get(lock) ?? 0;
-    if (passed === PASSES_MAX || !this.#isSure(lock)) return false;
-    passes.set(lock, passed + 1);
-    next(lock);
+    if (next === undefined) return this.#keep(lock, passes);
+    if (!next.take(lock, passes + 1)) return this.#release(lock);
+    this.#overtaken += 1;
+    next.end('passed');
+    return undefined;
+  }
+
+  #keep(lock: HeldLock, passes: number): Promise<unknown> {
+    return new Promise((resolve) => {
+      if (this.#left.length === 0) {
+        this.#left = [];
+        process.nextTick(() => this.#releaseLeft());
+      }
+      this.#left.push({ lock, passes, resolve });
+    });
+  }
+
+  /** Takes permits that were given back in this turn. False if there are none. */
+  takeLeft(take: Take): boolean {
+    const [left] = this.#left;
+    if (left === undefined || !this.#mayPass(left.lock, left.passes)) return false;
+    if (!take(left.lock, left.passes + 1)) return false;
+    this.#left.shift();
+    this.#overtaken += 1;
+    left.resolve();
     return true;
   }
 
-  #isSure(lock: HeldLock): boolean {
-    const ttl = this.#ttl;
-    const within = Math.min(CONFIRMED_WITHIN_MS, ttl * CONFIRMED_WITHIN);
-    const { remaining } = lock;
-    return remaining > 0 && remaining >= Math.floor(ttl * (1 - DRIFT_FACTOR) - within) - 2;
+  #releaseLeft(): void {
+    const all = this.#left;
+    this.#left = NOTHING_LEFT;
+    for (const { lock, resolve } of all) resolve(this.#release(lock));
   }
 
-  get #first(): Settle | undefined {
+  /** Another process may get them, also if objects wait here. */
+  #release(lock: HeldLock): Promise<unknown> {
+    const released = lock.releaseToAll();
+    // The release is sent first: the next object that asks finds room at the server.
+    this.free();
+    return released;
+  }
+
+  #mayPass(lock: HeldLock, passes: number): boolean {
+    const ttl = this.#ttl;
+    const within = Math.min(CONFIRMED_WITHIN_MS, ttl * CONFIRMED_WITHIN);
+    const sure = Math.floor(ttl * (1 - DRIFT_FACTOR) - within) - 2;
+    if (passes >= PASSES_MAX || this.#hasOvertaken) return false;
+    return lock.remaining >= Math.max(1, sure) && lock.age <= ttl * PASSES_WITHIN;
+  }
+
+  /** Whether those that ask the server have been overtaken as often as a process may overtake another. */
+  get #hasOvertaken(): boolean {
+    return this.#asking > 0 && this.#overtaken >= PASSES_MAX * Math.max(1, this.#holding);
+  }
+
+  get #first(): Waiter | undefined {
     if (this.#waiting === undefined) return undefined;
     const [first] = this.#waiting;
     return first;
   }
 
   #forgetIfUnused(): void {
-    if (this.#used + (this.#waiting?.size ?? 0) === 0) this.#place.all.delete(this.#key);
+    const used = this.#holding + this.#asking + (this.#waiting?.size ?? 0);
+    if (used === 0) this.#place.delete(this.#key);
   }
 }
 
-/** The permits of a connection, by key, on the terms of the objects that came first. */
-interface Place {
-  readonly ended: AbortSignal;
-  readonly all: Map<string, Permits>;
-}
+const NOTHING_LEFT: Left[] = [];
 
 const places = new WeakMap<AbortSignal, Place>();
 
-/** How often a lock has passed. */
-const passes = new WeakMap<HeldLock, number>();
+function placeUntil(ended: AbortSignal): Place {
+  const place: Place = new Map();
+  places.set(ended, place);
+  onAbort(ended, () => {
+    for (const permits of [...place.values()]) permits.fail(ended.reason);
+  });
+  return place;
+}

@@ -88,10 +88,13 @@ export class Possession<Of = unknown> implements Holder {
     return 'hold' in state ? state.hold : undefined;
   }
 
-  /** Has a lock that was just acquired; the caller of the acquire does not know it yet. `permits` count it. */
-  begin(connection: Connection, lock: ServerLock, permits?: Permits): void {
+  /**
+   * Has a lock that was just acquired; the caller of the acquire does not know it yet. `permits` count it, and have passed so
+   * often.
+   */
+  begin(connection: Connection, lock: ServerLock, permits?: Permits, passes = 0): void {
     this.hold?.leave(this);
-    this.#have(new SharedHold(connection, lock, this, permits));
+    this.#have(new SharedHold(connection, lock, this, permits, passes));
   }
 
   /** Has a lock beside the objects of this process that hold it. */

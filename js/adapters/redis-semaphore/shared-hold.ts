@@ -50,11 +50,20 @@ export class SharedHold implements Hold {
   #forget = nothing;
   /** Those that count it, until its end. */
   #permits: Permits | undefined;
+  /** How often they have passed to get here. */
+  readonly #passes: number;
   /** Whether nobody else knows of it, and it is renewed: then another object may get it as it is. */
   #isPassable = true;
 
-  constructor(connection: Connection, lock: ServerLock, holder: Holder, permits?: Permits) {
+  constructor(
+    connection: Connection,
+    lock: ServerLock,
+    holder: Holder,
+    permits: Permits | undefined,
+    passes: number,
+  ) {
     this.#permits = permits;
+    this.#passes = passes;
     this.#connection = connection;
     this.#holds = connection.holds;
     this.#lock = lock;
@@ -135,11 +144,15 @@ export class SharedHold implements Hold {
       others.push(...namesake.#end());
       namesake.#stopRenewing();
     }
-    const lock = this.#lock;
-    const isPassable = this.#isPassable && lock instanceof HeldLock;
-    if (isPassable && this.#permits?.pass(lock)) return;
+    const { held } = this;
+    const permits = this.#permits;
+    if (permits?.isWanted && this.#isPassable && held !== undefined) {
+      this.#permits = undefined;
+      await permits.giveBack(held, this.#passes);
+      return;
+    }
     try {
-      const released = lock.release();
+      const released = this.#lock.release();
       // The release is sent first: the next object that asks finds room at the server.
       this.#free();
       await released;

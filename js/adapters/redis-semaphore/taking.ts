@@ -54,26 +54,53 @@ export class Taking {
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
   async acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
     const permits = this.#isSemaphore ? this.#permitsFor(terms) : undefined;
+    if (permits?.isFull) return this.#waitHere(permits, terms, spent, signal);
+    permits?.ask();
+    return this.#ask(permits, terms, spent, signal);
+  }
+
+  /** As `acquire`, while other objects of this process have all permits, or ask the server for them. */
+  async #waitHere(
+    permits: Permits,
+    terms: Terms,
+    spent: number,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const { connection, name, options } = this.#means;
+    const take = (lock: HeldLock, passes: number) => {
+      // Under a name that others know by now the permits must be taken over.
+      if (name.token !== undefined) return false;
+      this.#begin(terms.key, lock, permits, passes);
+      return true;
+    };
+    if (permits.takeLeft(take)) return true;
     let over = spent;
-    if (permits?.isFull && this.#means.options.wait !== null) {
+    if (options.wait === null) permits.ask();
+    else {
       const began = performance.now();
-      const turn = await permits.wait(this.#waitAfter(spent), signal);
-      if (turn === null) return false;
-      if (turn !== undefined) {
-        this.#begin(terms.key, turn, permits);
-        return true;
-      }
+      const open = connection.current;
+      const turn = await permits.wait(this.#waitAfter(spent), signal, take);
+      if (turn === 'passed') connection.checkOpen(open);
+      if (turn !== 'ask') return turn === 'passed';
       over += performance.now() - began;
-    } else {
-      permits?.take();
     }
+    return this.#ask(permits, terms, over, signal);
+  }
+
+  /** Asks the server. */
+  async #ask(
+    permits: Permits | undefined,
+    terms: Terms,
+    spent: number,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
     let lock: ServerLock | undefined;
     try {
       lock = await (this.isQuorum
         ? this.#acquireOfMajority(terms, signal)
-        : this.#acquire(terms, over, signal));
+        : this.#acquire(terms, spent, signal));
     } finally {
-      if (lock === undefined) permits?.free();
+      permits?.answered(lock !== undefined);
     }
     if (lock !== undefined) this.#begin(terms.key, lock, permits);
     return lock !== undefined;
@@ -227,9 +254,10 @@ export class Taking {
     return clients.length > 1 && !clients.every(isMock);
   }
 
-  #begin(key: string, lock: ServerLock, permits?: Permits): void {
+  /** `permits` count it, and have passed so often. */
+  #begin(key: string, lock: ServerLock, permits?: Permits, passes = 0): void {
     const { connection, name, possession } = this.#means;
-    possession.begin(connection, lock, permits);
+    possession.begin(connection, lock, permits, passes);
     name.show(key, possession.hold);
   }
 }

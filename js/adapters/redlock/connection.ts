@@ -142,7 +142,7 @@ export class Connection {
   }
 
   /** Throws if the connection of `open` was closed meanwhile; its manager may go on for other clients. */
-  checkOpen(open: Open): void {
+  checkOpen(open: Open | undefined): void {
     if (open !== this.#use) throw new LockClosedError(ENDED);
   }
 

@@ -10,6 +10,7 @@ import {
   TimeoutError,
 } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
+import { connect } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import { threeServers } from '../../three-servers.js';
 
@@ -28,6 +29,15 @@ async function calls(): Promise<number> {
   return Number(/cmdstat_evalsha:calls=(\d+)/.exec(info)?.[1] ?? 0);
 }
 
+/** A client whose connection is open: callers that come before that ask the server in any case. */
+async function opened(): Promise<Redis> {
+  const own = client();
+  const first = new Semaphore(own, 'other', 1, PATIENT);
+  await first.acquire();
+  await first.release();
+  return own;
+}
+
 const SORTS = {
   Semaphore: { permits: 1, make: (own: Redis) => new Semaphore(own, 'hot', LIMIT, PATIENT) },
   MultiSemaphore: {
@@ -41,7 +51,7 @@ for (const [name, { permits, make }] of Object.entries(SORTS)) {
     `${name}: what is wanted here passes here, and never more than the limit`,
     limited,
     async () => {
-      const own = client();
+      const own = await opened();
       const before = await calls();
       let [held, most, pairs] = [0, 0, 0];
       const caller = async () => {
@@ -67,35 +77,199 @@ for (const [name, { permits, make }] of Object.entries(SORTS)) {
   );
 }
 
-test('another client gets its turn while permits pass here', limited, async () => {
-  const own = client();
+/** As often a permit passes before the server gets it, and the hold before that. */
+const HOLDS = 16;
+
+/** Callers of one process that take permits again and again. Answers their holds so far, and how to end them. */
+function busy(own: Redis, callers: number, options: LockOptions & { readonly limit: number }) {
+  const { limit, ...times } = options;
   let isOver = false;
-  let holds = 0;
+  const busy = { holds: 0, end };
   const caller = async () => {
     while (!isOver) {
-      const semaphore = new Semaphore(own, 'hot', 1, PATIENT);
+      const semaphore = new Semaphore(own, 'hot', limit, times);
       await semaphore.acquire();
-      holds += 1;
+      busy.holds += 1;
       await turn();
       await semaphore.release();
     }
   };
-  const elsewhere = client();
-  const callers = Promise.all(Array.from({ length: 4 }, caller));
-  for (let round = 0; round < 4; round++) {
-    const other = new Semaphore(elsewhere, 'hot', 1, PATIENT);
-    const before = holds;
-    await other.acquire();
-    // The first opens a connection. Without an end the permit would pass for a second, some ten thousand times.
-    if (round > 0) assert.ok(holds - before < 500, `${holds - before} holds`);
-    await other.release();
+  const ended = Promise.all(Array.from({ length: callers }, caller));
+  async function end() {
+    isOver = true;
+    await ended;
   }
-  isOver = true;
-  await callers;
+  return busy;
+}
+
+const queue = () => three.server.admin.zcard('{semaphore:hot}:queue');
+
+test('another process gets its turn while permits pass here', limited, async (t) => {
+  const others = await connect(three.server.url, { prefix: '' });
+  t.after(() => others.close());
+  const here = busy(await opened(), 4, { ...PATIENT, limit: 1 });
+  for (let round = 0; round < 10; round++) {
+    const before = here.holds;
+    const lock = await others.acquire('semaphore:hot', { mode: 'shared', limit: 1 });
+    // What was left to this process, and once more if its next caller was faster than the request.
+    assert.ok(here.holds - before <= 2 * HOLDS, `${here.holds - before} holds`);
+    await lock.release();
+  }
+  await here.end();
 });
 
+test(
+  'a caller that asks the server is not overtaken for long by those that wait here',
+  limited,
+  async (t) => {
+    const others = await connect(three.server.url, { prefix: '' });
+    t.after(() => others.close());
+    const own = await opened();
+    const request = { mode: 'shared', limit: LIMIT } as const;
+    const elsewhere = Array.from({ length: LIMIT - 1 }, () =>
+      others.acquire('semaphore:hot', request),
+    );
+    await Promise.all(elsewhere);
+    const first = new Semaphore(own, 'hot', LIMIT, PATIENT);
+    await first.acquire();
+    let here: ReturnType<typeof busy> | undefined;
+    const early = Array.from({ length: LIMIT - 1 }, async () => {
+      const semaphore = new Semaphore(own, 'hot', LIMIT, PATIENT);
+      await semaphore.acquire();
+      const overtaken = here?.holds ?? 0;
+      await turn();
+      await semaphore.release();
+      return overtaken;
+    });
+    await until(async () => (await queue()) > 0, 'the wait');
+    here = busy(own, 2 * LIMIT, { ...PATIENT, limit: LIMIT });
+    await first.release();
+    const overtaken = await Promise.all(early);
+    await here.end();
+    assert.ok(Math.max(...overtaken) <= 2 * HOLDS, `overtaken ${overtaken} times`);
+  },
+);
+
+test(
+  'a caller that waits is told by the name that its identifier has by then',
+  limited,
+  async () => {
+    const own = await opened();
+    const holder = new Semaphore(own, 'hot', 1, PATIENT);
+    await holder.acquire();
+    const next = new Semaphore(own, 'hot', 1, PATIENT);
+    const acquired = next.acquire();
+    const { identifier } = next;
+    await holder.release();
+    await acquired;
+    const other = new Semaphore(client(), 'hot', 1, {
+      ...PATIENT,
+      identifier,
+      acquiredExternally: true,
+    });
+    assert.equal(await other.tryAcquire(), true);
+    await other.release();
+    await next.release();
+    assert.equal(await three.server.admin.exists('semaphore:hot'), 0);
+  },
+);
+
+test('the end of the clients frees a permit that passes just then', limited, async () => {
+  // Of another client, so the connection stays open.
+  const stays = new Semaphore(client(), 'stays', 1, PATIENT);
+  await stays.acquire();
+  for (const end of ['quit', 'disconnect'] as const) {
+    const own = await opened();
+    const holder = new Semaphore(own, 'hot', 1, PATIENT);
+    await holder.acquire();
+    const next = new Semaphore(own, 'hot', 1, PATIENT);
+    const acquired = next.acquire();
+    const rejected = assert.rejects(acquired, { code: 'ERR_LOCK_CLOSED' });
+    await turn();
+    const released = holder.release();
+    // What ioredis does when its connection has ended.
+    own.emit('end');
+    await Promise.all([released, rejected]);
+    assert.equal(next.isAcquired, false);
+    await until(async () => (await three.server.admin.exists('semaphore:hot')) === 0, 'the end');
+    await own[end]();
+  }
+});
+
+test(
+  'an object that acquires again while its release is under way keeps what it gets',
+  limited,
+  async () => {
+    const own = await opened();
+    const semaphores = Array.from({ length: 3 }, () => new Semaphore(own, 'hot', 1, PATIENT));
+    await Promise.all(
+      semaphores.map(async (semaphore) => {
+        for (let round = 0; round < 50; round++) {
+          await semaphore.acquire();
+          assert.equal(semaphore.isAcquired, true);
+          if (round % 2 === 0) await turn();
+          const released = semaphore.release();
+          const acquired = semaphore.acquire();
+          await released;
+          await acquired;
+          await Promise.resolve();
+          assert.equal(semaphore.isAcquired, true);
+          await semaphore.release();
+        }
+      }),
+    );
+    await until(async () => (await three.server.admin.exists('semaphore:hot')) === 0, 'the end');
+  },
+);
+
+test('a wait whose time is over as the permit passes ends in one way', limited, async () => {
+  const own = await opened();
+  const holder = new Semaphore(own, 'hot', 1, PATIENT);
+  let got = 0;
+  for (let round = 0; round < 20; round++) {
+    await holder.acquire();
+    const began = performance.now();
+    const next = new Semaphore(own, 'hot', 1, { ...PATIENT, acquireTimeout: 20 });
+    const acquired = next.tryAcquire();
+    // Busy until its time is over, on every second round for a little longer.
+    while (performance.now() - began < 19 + (round % 2) * 2) {}
+    await holder.release();
+    const isGot = await acquired;
+    assert.equal(next.isAcquired, isGot);
+    if (isGot) got += 1;
+    await next.release();
+  }
+  assert.ok(got > 0);
+  await until(async () => (await three.server.admin.exists('semaphore:hot')) === 0, 'the end');
+});
+
+test(
+  'a permit passes with no other limit, number or lease, and each of these gets its turn',
+  limited,
+  async () => {
+    const own = await opened();
+    const holder = new Semaphore(own, 'hot', 1, PATIENT);
+    await holder.acquire();
+    const waits = [
+      new Semaphore(own, 'hot', 2, PATIENT),
+      new MultiSemaphore(own, 'hot', 2, 2, PATIENT),
+      new Semaphore(own, 'hot', 1, { ...PATIENT, lockTimeout: 30_000 }),
+      new Semaphore(own, 'hot', 1, { ...PATIENT, refreshInterval: 0 }),
+    ].map(async (semaphore) => {
+      await semaphore.acquire();
+      await turn();
+      await semaphore.release();
+    });
+    await until(async () => (await queue()) > 0, 'the wait');
+    const here = busy(own, 4, { ...PATIENT, limit: 1 });
+    await holder.release();
+    await Promise.all(waits);
+    await here.end();
+  },
+);
+
 test('a wait ends with its time, its signal and its clients', limited, async () => {
-  const own = client();
+  const own = await opened();
   const holder = new Semaphore(own, 'hot', 1, PATIENT);
   await holder.acquire();
   const short = new Semaphore(own, 'hot', 1, { ...PATIENT, acquireTimeout: 50 });
@@ -112,8 +286,24 @@ test('a wait ends with its time, its signal and its clients', limited, async () 
   await rejected;
 });
 
+test('a permit that was held for half of its lease goes to the server first', limited, async () => {
+  const own = await opened();
+  const times = { ...PATIENT, lockTimeout: 3_000 };
+  const holder = new Semaphore(own, 'hot', 1, times);
+  await holder.acquire();
+  const next = new Semaphore(own, 'hot', 1, times);
+  const acquired = next.acquire();
+  const begun = await calls();
+  await until(async () => (await calls()) >= begun + 2, 'two renewals, each after a third');
+  const before = await calls();
+  await holder.release();
+  await acquired;
+  assert.ok((await calls()) > before);
+  await next.release();
+});
+
 test('a permit that the server has lost passes to nobody', limited, async () => {
-  const own = client();
+  const own = await opened();
   const losses: Error[] = [];
   const times = { ...PATIENT, lockTimeout: 300 };
   const onLockLost = (error: Error) => losses.push(error);
@@ -132,9 +322,7 @@ test(
   'a permit that is not refreshed, or whose identifier is known, passes to nobody',
   limited,
   async () => {
-    const own = client();
-    // Those that ask before the connection is open are not counted.
-    await new Semaphore(own, 'other', 1, PATIENT).acquire();
+    const own = await opened();
     const tell = (semaphore: Semaphore) => Promise.resolve(semaphore.identifier);
     const stop = (semaphore: Semaphore) => semaphore.stopRefresh();
     const leave = () => Promise.resolve();
