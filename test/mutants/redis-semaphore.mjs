@@ -69,6 +69,12 @@ export default {
       tests: ['redis-semaphore/permits'],
     },
     {
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
+      was: '      for (const namesake of namesakes) namesake.#free();\n',
+      becomes: '',
+      tests: ['redis-semaphore/permits'],
+    },
+    {
       file: 'js/adapters/redis-semaphore/taking.ts',
       was: 'const renew = terms.renew || shared.isRefreshed;',
       becomes: 'const { renew } = terms;',

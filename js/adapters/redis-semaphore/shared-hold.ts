@@ -139,7 +139,8 @@ export class SharedHold implements Hold {
     this.#forget();
     const others = this.#end();
     // Objects of other clients: the manager would report theirs as lost, sooner than a refresh would find out.
-    for (const namesake of this.#namesakes) {
+    const namesakes = [...this.#namesakes];
+    for (const namesake of namesakes) {
       namesake.#forget();
       others.push(...namesake.#end());
       namesake.#stopRenewing();
@@ -155,6 +156,7 @@ export class SharedHold implements Hold {
       const released = this.#lock.release();
       // The release is sent first: the next object that asks finds room at the server.
       this.#free();
+      for (const namesake of namesakes) namesake.#free();
       await released;
     } finally {
       for (const other of others) other.released();

@@ -174,6 +174,24 @@ test(
   },
 );
 
+test(
+  'a permit that another client has taken over and released counts no more',
+  limited,
+  async () => {
+    const own = await opened();
+    const holder = new Semaphore(own, 'hot', 1, { ...PATIENT, onLockLost: () => {} });
+    await holder.acquire();
+    const { identifier } = holder;
+    const terms = { ...PATIENT, identifier, acquiredExternally: true };
+    const other = new Semaphore(client(), 'hot', 1, terms);
+    await other.acquire();
+    await other.release();
+    const next = new Semaphore(own, 'hot', 1, { ...PATIENT, acquireTimeout: 10_000 });
+    assert.equal(await next.tryAcquire(), true);
+    await next.release();
+  },
+);
+
 test('the end of the clients frees a permit that passes just then', limited, async () => {
   // Of another client, so the connection stays open.
   const stays = new Semaphore(client(), 'stays', 1, PATIENT);
