@@ -1,6 +1,6 @@
 /** The drop-in package for redis-semaphore: docs/redis-semaphore.md. */
 
-import { Mutex, Semaphore } from 'holdfast/redis-semaphore';
+import { MultiSemaphore, Mutex, Semaphore } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
 import { type Feature, type Preparation, type Scene, type Seen, WARM_UP } from './feature.js';
 import { check, clientAt, OF_LOCKS, quit, use } from './holding.js';
@@ -179,4 +179,75 @@ const semaphore: Feature<Redis> = {
   second: takePermit,
 };
 
-export const features: readonly Feature[] = [mutex, identified, again, takeOver, semaphore];
+/** So many objects that the permits go back to the server once in between. */
+const OBJECTS = 20;
+
+/** Holds permits for one turn, and notes whether it believed to hold them from its beginning to its end. */
+async function holdPermits(semaphore: Semaphore, scene: Scene, who: string): Promise<void> {
+  await semaphore.acquire();
+  scene.note(`has ${who}`);
+  await new Promise((resolve) => setImmediate(resolve));
+  if (semaphore.isAcquired) scene.note(`had ${who}`);
+  await semaphore.release();
+}
+
+/** The largest number of those that believed at one time to hold permits, each until it noted so. */
+function most({ effects }: Seen): number {
+  const ended = new Set(
+    effects.filter((each) => each.startsWith('had ')).map((had) => had.slice(4)),
+  );
+  let [holding, largest] = [0, 0];
+  for (const effect of effects) {
+    const [what, who = ''] = effect.split(' ');
+    if (!ended.has(who)) continue;
+    holding += what === 'has' ? 1 : -1;
+    largest = Math.max(largest, holding);
+  }
+  return largest;
+}
+
+/** Permits that pass from one object of the process to the next. `holders`: as many as the limit allows. */
+function passing(name: string, holders: number, make: (client: Redis, scene: Scene) => Semaphore) {
+  const { 'two never hold it at once': _, ...kept } = OF_LOCKS;
+  const feature: Feature<Redis> = {
+    ...common,
+    name: `redis-semaphore: ${name} passes within the process`,
+    async first(client, scene) {
+      const objects = Array.from({ length: OBJECTS }, (_, i) =>
+        holdPermits(make(client, scene), scene, `first:${i}`),
+      );
+      const ended = await Promise.allSettled(objects);
+      for (const each of ended) if (each.status === 'rejected') throw each.reason;
+      return 'had them';
+    },
+    async second(client, scene) {
+      await holdPermits(make(client, scene), scene, scene.who);
+      return 'had them';
+    },
+    promises: {
+      ...kept,
+      'never more hold it at once than the limit': (seen) => most(seen) <= holders,
+      'without a fault each has it': ({ fault, effects }) =>
+        fault !== 'none' || effects.length === 2 * (OBJECTS + 2),
+    },
+  };
+  return feature;
+}
+
+const passed = [
+  passing('a permit', 1, (client, scene) => new Semaphore(client, scene.name, 1, timesOf(scene))),
+  passing(
+    'several permits',
+    2,
+    (client, scene) => new MultiSemaphore(client, scene.name, 5, 2, timesOf(scene)),
+  ),
+];
+
+export const features: readonly Feature[] = [
+  mutex,
+  identified,
+  again,
+  takeOver,
+  semaphore,
+  ...passed,
+];
