@@ -18,7 +18,12 @@ export default {
       was: '    this.#flags |= RELEASED;\n    return this.#manager.channel.run(this);',
       becomes: '    return this.#manager.channel.run(this);',
     },
-    { file: HELD, was: '    this.#flags |= EXPORTED;\n', becomes: '', tests: ['lock/linger'] },
+    {
+      file: HELD,
+      was: '    this.#flags |= EXPORTED;\n    if (',
+      becomes: '    if (',
+      tests: ['lock/linger'],
+    },
     {
       file: HELD,
       was: '    this.#manager.channel.forget(this);\n    if (outcome',
