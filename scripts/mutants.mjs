@@ -2,7 +2,7 @@
 //
 //   npm run mutants -- [WORD...]   the lists of test/mutants whose names contain one of the words
 //   npm run mutants -- --applies   only whether each mistake of the lists can be made
-//   npm run mutants -- --sample 100 --seed 7 [--folder js/once]   mistakes drawn by lot, of JavaScript
+//   npm run mutants -- --sample 100 [--seed 7] [--folder js/once] [--since COMMIT]   mistakes drawn by lot, of JavaScript
 //
 // A list is a file for each folder of `js`, or a part of the core. A mistake that no test notices needs a reason why it
 // changes nothing that anybody sees. Ends with code 1 if a mistake does not apply, or too many of a list are missed.
@@ -27,6 +27,7 @@ const { values, positionals: words } = parseArgs({
     sample: { type: 'string' },
     seed: { type: 'string', default: '1' },
     folder: { type: 'string' },
+    since: { type: 'string' },
   },
 });
 const names = readdirSync(LISTS).filter((file) => file.endsWith('.mjs'));
@@ -37,8 +38,8 @@ if (chosen.length === 0) fail(`no list of ${LISTS} matches ${words.join(' ')}`);
 const lists = await Promise.all(chosen.map(readList));
 if (values.sample !== undefined) {
   checkBuilt();
-  const { folder } = values;
-  await sample({ count: Number(values.sample), seed: Number(values.seed), folder }, lists);
+  const { folder, since } = values;
+  await sample({ count: Number(values.sample), seed: Number(values.seed), folder, since });
   process.exit(0);
 }
 const stale = lists.flatMap(({ name, mistakes }) =>

@@ -17,23 +17,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, relative } from 'node:path';
-
-/** What takes minutes, or fetches much. */
-const LONG = [
-  'compat/', // deploys beside the clients of other libraries
-  'behaviour/conformance/forgetful',
-  'behaviour/conformance/servers', // the servers that .ci/servers fetches
-  'behaviour/conformance/resp2',
-  'behaviour/conformance/runtimes', // Bun and Deno
-  'behaviour/lifecycle/worker', // workers that come and go for a minute
-  'behaviour/waiting/wakeups',
-  'connect/rotations-full', // a minute for each kind of target
-  'faults/torture/campaign',
-  'faults/torture/histories',
-  'adapters/redis-semaphore/suite', // each lease runs out once
-  'operators/page/pictures', // each view in each width and theme
-  'package/', // runtimes, package managers, bundlers, frameworks
-];
+import { LONG } from './long-tests.mjs';
 
 /** What takes minutes as well, and depends on the machine in nothing. */
 const THOROUGH = [

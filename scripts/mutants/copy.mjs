@@ -20,13 +20,13 @@ const LEFT_OUT = ['.git', 'target'];
 /** Tests that take longer wait for something that never comes: the mistake is noticed, but late. */
 const LIMIT_MS = 240_000;
 
-export function makeCopy() {
-  rmSync(COPY, { recursive: true, force: true });
-  mkdirSync(COPY, { recursive: true });
+export function makeCopy(to = COPY, copied = COPIED) {
+  rmSync(to, { recursive: true, force: true });
+  mkdirSync(to, { recursive: true });
   for (const entry of readdirSync(ROOT)) {
     if (LEFT_OUT.includes(entry)) continue;
-    if (COPIED.includes(entry)) cpSync(join(ROOT, entry), join(COPY, entry), { recursive: true });
-    else symlinkSync(join(ROOT, entry), join(COPY, entry));
+    if (copied.includes(entry)) cpSync(join(ROOT, entry), join(to, entry), { recursive: true });
+    else symlinkSync(join(ROOT, entry), join(to, entry));
   }
 }
 
@@ -53,12 +53,6 @@ export async function javaScriptFails(words) {
   if (files.length === 0) throw new Error(`no test matches ${words.join(' ')}`);
   const flags = ['--test', '--expose-gc', '--test-timeout=120000', '--test-reporter=tap'];
   return fails(process.execPath, [...flags, ...files.map((file) => join(root, file))]);
-}
-
-/** Whether the compiler refuses the sources of the copy. */
-export function compilerFails() {
-  const tsc = join(ROOT, 'node_modules', '.bin', 'tsc');
-  return !succeeds(tsc, ['--project', 'js', '--noEmit', '--emitDeclarationOnly', 'false']);
 }
 
 /** Whether the core does not build, or its unit tests whose names contain one of `words` fail. */

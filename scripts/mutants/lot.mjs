@@ -1,62 +1,122 @@
 // Mistakes drawn by lot: they were never shown to anybody, so they say how likely the next slip is to be noticed.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { compilerFails, javaScriptFails, makeCopy, ROOT, whileChanged } from './copy.mjs';
-import { mistakesOf } from './maker.mjs';
+import { Compiler } from './compiler.mjs';
+import { ROOT } from './copy.mjs';
+import { inLanes } from './lanes.mjs';
+import { makeMistakes } from './mistakes.mjs';
+import { reachOfTests } from './reach.mjs';
+import { buildSwitched, runTest } from './switched.mjs';
 
 /** Those that change nothing that anybody sees, each with the reason. */
 const EQUIVALENT = join(ROOT, 'test', 'mutants', 'equivalent.json');
-/** The tests that notice a fault of any part. */
-const COMMON = ['acquire/bounds', 'conformance/embedded'];
-/** The folders of `js` whose tests, or whose list of mistakes, have another name. */
+/** The folders of `js` whose own folders are parts. */
 const ADAPTERS = ['adapters', 'operators'];
+/** The tests of one mistake take no longer together, while no mistake is made. */
+const BUDGET_MS = 90_000;
 
-/** Draws `count` mistakes of the files below `js/` whose paths begin with `folder`, and tells which are noticed. */
-export async function sample({ count, seed, folder = 'js' }, lists) {
-  const drawn = draw(all(folder), count, seed);
-  console.log(`${drawn.length} mistakes, seed ${seed}`);
-  makeCopy();
-  const tallies = new Map();
-  for (const mistake of drawn) {
-    const tests = testsFor(mistake.file, lists);
-    const change = (source) =>
-      source.slice(0, mistake.start) + mistake.becomes + source.slice(mistake.end);
-    const noticed = await whileChanged(
-      mistake.file,
-      change,
-      async () => (await javaScriptFails(tests)) || compilerFails(),
-    );
-    const part = partOf(mistake.file);
-    const tally = tallies.get(part) ?? { noticed: 0, of: 0 };
-    tallies.set(part, { noticed: tally.noticed + Number(noticed), of: tally.of + 1 });
-    console.log(`  ${noticed ? 'noticed' : 'missed '}  ${describe(mistake)}`);
-  }
-  const parts = [...tallies].sort(([a], [b]) => (a < b ? -1 : 1));
-  for (const [part, tally] of parts) tell(part, tally);
-  const sum = (key) => parts.reduce((total, [, tally]) => total + tally[key], 0);
-  tell('all', { noticed: sum('noticed'), of: sum('of') });
+/**
+ * Draws `count` mistakes of the files whose paths begin with `folder`, from the lines that changed since a commit if one is
+ * named, and tells which are noticed.
+ */
+export async function sample({ count, seed, folder = 'js', since }) {
+  const { mistakes, texts } = await makeMistakes();
+  const changed = since === undefined ? undefined : changedLines(since);
+  const eligible = mistakes
+    .filter(({ file }) => file.startsWith(folder))
+    .filter(({ file, line }) => changed === undefined || changed.get(file)?.has(line));
+  const compiler = new Compiler();
+  const { drawn, equal, refused } = draw(shuffled(eligible, seed), count, compiler);
+  console.log(`${drawn.length} mistakes of ${eligible.length}, seed ${seed}`);
+  console.log(`  the compiler refuses ${refused.length} others`);
+  for (const { mistake, reason } of equal)
+    console.log(`  equal    ${describe(mistake)}: ${reason}`);
+  await buildSwitched(texts);
+  const { tests, leftOut } = await reachOfTests(mistakes);
+  for (const { file, why } of leftOut) console.log(`  left out: ${file} ${why} without a mistake`);
+  const judged = await inLanes(drawn, async (mistake) => {
+    const result = await judge(mistake, tests);
+    // The file of a mistake may pass, and another be refused for its sake.
+    const isRefused = !result.noticed && compiler.refuses(mistake, { everywhere: true });
+    const word = isRefused ? 'refused' : result.noticed ? 'noticed' : 'missed ';
+    console.log(`  ${word}  ${describe(mistake)}\n             ${result.how}`);
+    return { ...result, mistake, isRefused };
+  });
+  tellParts(judged.filter(({ isRefused }) => !isRefused));
 }
 
-/** All mistakes of the files of a folder, without those that were judged. */
-function all(folder) {
-  const judged = existsSync(EQUIVALENT) ? JSON.parse(readFileSync(EQUIVALENT, 'utf8')) : [];
-  const known = new Set(judged.map(({ mistake }) => mistake));
-  const files = readdirSync(join(ROOT, 'js'), { recursive: true })
-    .map((file) => `js/${file}`)
-    .filter((file) => file.endsWith('.ts') && file.startsWith(folder))
-    .sort();
-  return files.flatMap((file) => {
-    const source = readFileSync(join(ROOT, file), 'utf8');
-    return mistakesOf(file, source)
-      .map((mistake) => ({
-        file,
-        was: source.slice(mistake.start, mistake.end),
-        ...mistake,
-        line: lineOf(source, mistake.start),
-      }))
-      .filter((mistake) => !known.has(keyOf(mistake)));
-  });
+/** The first mistakes of a list that the compiler accepts, without those that were judged equal. */
+function draw(list, count, compiler) {
+  const reasons = new Map(readEquivalent().map(({ mistake, reason }) => [mistake, reason]));
+  const drawn = [];
+  const equal = [];
+  const refused = [];
+  for (const mistake of list) {
+    if (drawn.length === count) break;
+    const reason = reasons.get(keyOf(mistake));
+    if (reason !== undefined) equal.push({ mistake, reason });
+    else if (compiler.refuses(mistake)) refused.push(mistake);
+    else drawn.push(mistake);
+  }
+  return { drawn, equal, refused };
+}
+
+/** Runs the tests that reach a mistake, those of its own folder first, then the quickest, until one fails. */
+async function judge(mistake, tests) {
+  const own = `${partOf(mistake.file)}/`;
+  const isOwn = (test) => Number(test.file.startsWith(own));
+  const reaching = tests
+    .filter(({ reaches }) => reaches(mistake))
+    .sort((a, b) => isOwn(b) - isOwn(a) || a.ms - b.ms);
+  let ms = 0;
+  let ran = 0;
+  for (const test of reaching) {
+    if (ms + test.ms > BUDGET_MS) continue;
+    ms += test.ms;
+    ran += 1;
+    const ended = await endedWith(mistake.id, test);
+    if (ended !== 'passed') return { noticed: true, how: `${test.file} ${ended}` };
+  }
+  const how =
+    ran === reaching.length
+      ? `all ${ran} tests that reach it passed`
+      : `not all were run: ${ran} of ${reaching.length} tests that reach it passed`;
+  return { noticed: false, how, isCut: ran < reaching.length };
+}
+
+/** How a file of tests ends with a mistake; only a second failure is no accident. */
+async function endedWith(id, { file, ms }) {
+  const variables = { __STRYKER_ACTIVE_MUTANT__: id };
+  const limit = 3 * ms + 15_000;
+  const { ended } = await runTest(file, variables, limit);
+  if (ended !== 'failed') return ended;
+  return (await runTest(file, variables, limit)).ended;
+}
+
+/** The lines of each file that a commit did not have. */
+function changedLines(since) {
+  const args = ['diff', '--unified=0', '--no-color', since, '--', 'js'];
+  const { status, stdout, stderr } = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' });
+  if (status !== 0) throw new Error(stderr);
+  const changed = new Map();
+  let lines = new Set();
+  for (const line of stdout.split('\n')) {
+    const file = /^\+\+\+ b\/(.+)$/.exec(line)?.[1];
+    if (file !== undefined) {
+      lines = new Set();
+      changed.set(file, lines);
+    }
+    const hunk = /^@@ .+ \+(\d+)(?:,(\d+))? @@/.exec(line);
+    if (hunk === null) continue;
+    for (let at = 0; at < Number(hunk[2] ?? 1); at++) lines.add(Number(hunk[1]) + at);
+  }
+  return changed;
+}
+
+function readEquivalent() {
+  return existsSync(EQUIVALENT) ? JSON.parse(readFileSync(EQUIVALENT, 'utf8')) : [];
 }
 
 /** By its text rather than its line, which moves. */
@@ -65,19 +125,19 @@ function keyOf({ file, kind, was, becomes }) {
 }
 
 function describe(mistake) {
-  return `${mistake.line}: ${keyOf(mistake)}`;
+  const { file, line, kind, was, becomes } = mistake;
+  return `${file}:${line}: ${kind}: ${shown(was)} -> ${shown(becomes)}`;
 }
 
-/** The first `count` of `list` in an order that the seed decides. */
-function draw(list, count, seed) {
+/** A list in an order that the seed decides. */
+function shuffled(list, seed) {
   const next = random(seed);
   const rest = [...list];
-  const drawn = [];
-  while (drawn.length < count && rest.length > 0) {
-    const [one] = rest.splice(Math.floor(next() * rest.length), 1);
-    drawn.push(one);
+  for (let at = rest.length - 1; at > 0; at--) {
+    const other = Math.floor(next() * (at + 1));
+    [rest[at], rest[other]] = [rest[other], rest[at]];
   }
-  return drawn;
+  return rest;
 }
 
 /** mulberry32: numbers from 0 to 1. */
@@ -97,24 +157,22 @@ function partOf(file) {
   return ADAPTERS.includes(first) ? `${first}/${second}` : first;
 }
 
-/** The words of the tests that cover a file: those of its folder, and those that the list of its folder names. */
-function testsFor(file, lists) {
-  const part = partOf(file);
-  const last = part.split('/').at(-1);
-  const list = lists.find(({ name }) => name === last);
-  const listed = list?.mistakes.flatMap(({ tests }) => tests) ?? [];
-  const own = existsSync(join(ROOT, 'test', part)) ? [`${part}/`] : [];
-  const weather = existsSync(join(ROOT, 'test', 'weather', `${last}.ts`))
-    ? [`weather/${last}`]
-    : [];
-  const common = ADAPTERS.some((each) => part.startsWith(each)) ? [] : COMMON;
-  return [...new Set([...own, ...weather, ...listed, ...common])];
+function tellParts(judged) {
+  const inPart = (part) => judged.filter(({ mistake }) => partOf(mistake.file) === part);
+  const parts = new Set(judged.map(({ mistake }) => partOf(mistake.file)));
+  for (const part of [...parts].sort()) tell(part, inPart(part));
+  tell('all', judged);
 }
 
-function tell(part, { noticed, of }) {
-  const [low, high] = wilson(noticed, of).map((each) => Math.round(100 * each));
-  const rate = Math.round((100 * noticed) / of);
-  console.log(`${part.padEnd(28)} ${noticed} of ${of} noticed, ${rate} % (${low} to ${high} %)`);
+function tell(part, list) {
+  const noticed = list.filter((each) => each.noticed).length;
+  const cut = list.filter(({ isCut }) => isCut).length;
+  const [low, high] = wilson(noticed, list.length).map((each) => Math.round(100 * each));
+  const rate = Math.round((100 * noticed) / list.length);
+  const rest = cut === 0 ? '' : `; not all tests were run for ${cut} of the others`;
+  console.log(
+    `${part.padEnd(28)} ${noticed} of ${list.length} noticed, ${rate} % (${low} to ${high} %)${rest}`,
+  );
 }
 
 /** The interval that has the true rate with 95 %. */
@@ -125,10 +183,6 @@ function wilson(noticed, of) {
   const reach = z * Math.sqrt((rate * (1 - rate)) / of + z ** 2 / (4 * of ** 2));
   const scale = 1 + z ** 2 / of;
   return [(middle - reach) / scale, (middle + reach) / scale];
-}
-
-function lineOf(source, at) {
-  return source.slice(0, at).split('\n').length;
 }
 
 function shown(text) {

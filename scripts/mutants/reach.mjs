@@ -1,0 +1,92 @@
+// Which tests reach which mistakes: each file of tests runs once with all mistakes switched off, and its processes write
+// what they reach. That is kept in target/mutants/reached for as long as the file of tests stays the same, and used for
+// sources that have changed as well; remove the folder to find out anew.
+
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { LONG } from '../long-tests.mjs';
+import { ROOT } from './copy.mjs';
+import { inLanes } from './lanes.mjs';
+import { runTest, TESTS } from './switched.mjs';
+
+const KEPT = join(ROOT, 'target', 'mutants', 'reached');
+/** A file that takes longer is left out. */
+const LIMIT_MS = 120_000;
+/** Those of `steps` break a feature off at each of its requests, which takes most of the time that a mistake has. */
+const LEFT_OUT = [...LONG, 'platforms', 'steps/'];
+
+/**
+ * The files of tests, `{ file, ms, reaches }`, where `reaches` tells whether one reaches a mistake; and those that are left
+ * out: `{ file, why }`.
+ */
+export async function reachOfTests(mistakes) {
+  mkdirSync(KEPT, { recursive: true });
+  const list = keepList(mistakes);
+  const { lackingFor } = await import(join(TESTS, 'support', 'tools.js'));
+  const files = readdirSync(TESTS, { recursive: true })
+    .filter((file) => file.endsWith('.test.js'))
+    .filter((file) => !LEFT_OUT.some((start) => file.startsWith(start)))
+    .filter((file) => lackingFor(join(TESTS, file)).length === 0)
+    .sort();
+  const measured = (file) => measure(file, mistakes, list);
+  const first = await inLanes(files, measured);
+  // A busy machine fails some; a second failure is no accident.
+  const failed = first.filter(({ why }) => why !== undefined);
+  const second = await inLanes(failed, ({ file }) => measured(file));
+  const all = [...first, ...second];
+  return {
+    tests: all.filter(({ why }) => why === undefined).map(withReach),
+    leftOut: second.filter(({ why }) => why !== undefined),
+  };
+}
+
+/** Keeps which mistakes there are now, and answers the name of that list. */
+function keepList(mistakes) {
+  const text = JSON.stringify(mistakes.map(({ key }) => key));
+  const name = `list-${hashOf(text)}.json`;
+  writeFileSync(join(KEPT, name), text);
+  return name;
+}
+
+/** Runs a file of tests, unless that is known: what it reached, or why it is left out. */
+async function measure(file, mistakes, list) {
+  const hash = hashOf(readFileSync(join(TESTS, file)));
+  const kept = join(KEPT, `${file.replaceAll('/', '-')}-${hash}.json`);
+  if (existsSync(kept)) return { file, ...JSON.parse(readFileSync(kept, 'utf8')) };
+  const told = `${kept}.txt`;
+  writeFileSync(told, '');
+  const { ended, ms } = await runTest(file, { MUTANTS_REACHED: told }, LIMIT_MS);
+  const ids = new Set(readFileSync(told, 'utf8').split('\n'));
+  rmSync(told);
+  if (ended !== 'passed') return { file, why: ended };
+  const reached = mistakes.filter(({ id }) => ids.has(id));
+  const result = {
+    ms: Math.round(ms),
+    list,
+    keys: reached.map(({ key }) => key),
+    files: [...new Set(reached.map((mistake) => mistake.file))],
+  };
+  writeFileSync(kept, JSON.stringify(result));
+  return { file, ...result };
+}
+
+/** A mistake that was not there when the file of tests ran is reached if its source is. */
+function withReach({ file, ms, list, keys, files }) {
+  const [reached, sources, known] = [new Set(keys), new Set(files), listed(list)];
+  const reaches = (mistake) =>
+    known.has(mistake.key) ? reached.has(mistake.key) : sources.has(mistake.file);
+  return { file, ms, reaches };
+}
+
+const lists = new Map();
+
+function listed(name) {
+  if (!lists.has(name))
+    lists.set(name, new Set(JSON.parse(readFileSync(join(KEPT, name), 'utf8'))));
+  return lists.get(name);
+}
+
+function hashOf(text) {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
+}
