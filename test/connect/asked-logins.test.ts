@@ -370,3 +370,55 @@ test('credentials: a stream of node-redis logs open connections in again', async
   await locks.close();
   assert.equal(disposed, 1);
 });
+
+test('credentials: after a stream has failed, a reconnection asks for another', async () => {
+  const server = await start();
+  const rotation = await new Rotation([server]).begin();
+  const fails: (() => void)[] = [];
+  let disposed = 0;
+  const credentials = {
+    type: 'streaming-credentials-provider',
+    subscribe: async ({ onError }: { onError: (error: Error) => void }) => {
+      fails.push(() => onError(new Error('the stream has ended')));
+      const dispose = () => {
+        disposed += 1;
+      };
+      return [await rotation.credentials(), { dispose }];
+    },
+  } as const;
+  const locks = await connect(server.url, { credentials: credentials as never });
+  const lock = await locks.acquire('a');
+  fails[0]?.();
+  await rotation.change();
+  await rotation.kill();
+  await lock.extend();
+  assert.equal(fails.length, 2);
+  await locks.close();
+  assert.equal(disposed, 1, 'the stream that failed has ended by itself');
+});
+
+test('credentials: a stream that begins after connect has failed is ended', async () => {
+  const server = await start();
+  const rotation = await new Rotation([server]).begin();
+  let asked = 0;
+  let disposed = 0;
+  let begin: () => void = () => {};
+  const dispose = () => {
+    disposed += 1;
+  };
+  const credentials = {
+    type: 'streaming-credentials-provider',
+    subscribe: async () => {
+      asked += 1;
+      await new Promise<void>((resolve) => {
+        begin = resolve;
+      });
+      return [await rotation.credentials(), { dispose }];
+    },
+  } as const;
+  const options = { credentials: credentials as never, connectTimeout: 300 };
+  await assert.rejects(connect(server.url, options), LockConnectionError);
+  assert.ok(asked > 0);
+  begin();
+  await until(() => disposed > 0, 'the end of the stream');
+});

@@ -208,3 +208,24 @@ test('an attempt on several servers under an identifier that is held takes nothi
   assert.deepEqual(await Promise.all(held), [1, 1, 1]);
   await holder.release();
 });
+
+test('under an identifier on several servers, each attempt and the timeout count', async () => {
+  const { RedlockMutex, TimeoutError } = require('holdfast/redis-semaphore') as typeof Drop;
+  const several = () => three.servers.map((each) => client(each));
+  const holder = new RedlockMutex(several(), 'counted', { identifier: 'job 14' });
+  await holder.acquire();
+  const identifier = 'job 15';
+  const attempts = async (options: object) => {
+    const { admin } = three.server;
+    await admin.config('RESETSTAT');
+    const other = new RedlockMutex(several(), 'counted', { identifier, ...options });
+    await assert.rejects(other.acquire(), TimeoutError);
+    return Number(/cmdstat_set:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
+  };
+  for (const acquireAttemptsLimit of [1, 3]) {
+    assert.equal(await attempts({ acquireAttemptsLimit }), acquireAttemptsLimit);
+  }
+  const timed = await attempts({ acquireTimeout: 200, retryInterval: 50 });
+  assert.ok(timed >= 1 && timed <= 4, `${timed} attempts`);
+  await holder.release();
+});

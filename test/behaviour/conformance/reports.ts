@@ -92,6 +92,24 @@ export const REPORTS: Behaviours = {
     const outcomes = traces.map(([, { outcome }]) => outcome);
     assert.deepEqual(outcomes, Array(2 * reasons.length).fill('aborted'));
   },
+
+  'diagnostics: an abort after the failure does not change the outcome': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await b.acquire('y', LONG);
+    const abort = new AbortController();
+    const isOver = () => abort.abort();
+    // What was taken is given back once the wait for the other has failed.
+    const { start } = tracingChannel('holdfast:release');
+    start.subscribe(isOver);
+    const traces = await tracesOf(['acquire'], () =>
+      assert.rejects(a.acquire(['x', 'y'], { wait: 50, signal: abort.signal }), {
+        code: 'ERR_LOCK_TIMEOUT',
+      }),
+    );
+    start.unsubscribe(isOver);
+    assert.ok(abort.signal.aborted);
+    assert.equal(traces[0]?.[1].outcome, 'ERR_LOCK_TIMEOUT');
+  },
 };
 
 /** The end of an operation, by the name of its channel. */

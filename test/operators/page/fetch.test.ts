@@ -145,6 +145,33 @@ test('a client that leaves ends its stream, by an abort and by a cancel; so does
   }
 });
 
+test('an hour after the last page nobody looks, and the next page tells that', async (t) => {
+  const began = performance.now();
+  let later = 0;
+  t.mock.method(performance, 'now', () => began + later);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { locks: looked, looks } = counted();
+  const ui = fetchLockUi({ locks: looked, ...OPTIONS });
+  const pass = async (ms: number) => {
+    later += ms;
+    t.mock.timers.tick(ms);
+    await new Promise(setImmediate);
+  };
+  const page = async () => eventOf(await ui(new Request(`${BASE}events`)), 'state');
+  assert.deepEqual((await page()).gaps, []);
+  await new Promise(setImmediate);
+  const first = looks();
+  for (let i = 1; i <= 3; i++) await pass(5 * OPTIONS.interval);
+  assert.equal(looks(), first + 3, 'the history goes on, at a fifth of the pace');
+  await pass(3_600_000);
+  const last = looks();
+  for (let i = 1; i <= 3; i++) await pass(3_600_000);
+  assert.equal(looks(), last);
+  assert.equal((await page()).gaps.length, 1);
+  assert.equal(looks(), last + 1);
+  ui.close();
+});
+
 test('a client that has gone before the answer leaves no stream', async () => {
   const { locks: looked } = counted();
   const ui = fetchLockUi({ locks: looked, ...OPTIONS });
