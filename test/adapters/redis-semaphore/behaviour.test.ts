@@ -310,6 +310,21 @@ test('permits of redis-semaphore are in the way: both packages cannot share a se
   await permit.release();
 });
 
+test(`${NEW}: another refusal of a semaphore has no advice about redis-semaphore`, async () => {
+  const { Semaphore } = require(NEW) as typeof Drop;
+  const { admin } = three.server;
+  await admin.config('SET', 'maxmemory', '1');
+  try {
+    await assert.rejects(new Semaphore(client(), 'full', 2).acquire(), (error: Error) => {
+      assert.match(error.message, /OOM/);
+      assert.doesNotMatch(error.message, /redis-semaphore/);
+      return true;
+    });
+  } finally {
+    await admin.config('SET', 'maxmemory', '0');
+  }
+});
+
 test(`${NEW}: beside old code a mutex tries again by itself, as often as its options say`, async () => {
   const { Mutex, TimeoutError } = require(NEW) as typeof Drop;
   const own = client();

@@ -169,6 +169,20 @@ test('functions and classes that take and free a lock keep their shape, and thei
   assert.deepEqual((await reportOf(folder)).found, []);
 });
 
+test('a constructor keeps what it does: the manager is made ahead of it, or after super', async () => {
+  const made = "this.locks = connectLazily(this.redis, { prefix: '' })";
+  const written = async (head: string, body: string) => {
+    const service = SERVICE.replace('class LockService', `class LockService${head}`);
+    const folder = folderOf({ 'b.ts': service.replace(') {}', `) {${body}}`) });
+    await migrates(folder, '--write');
+    return read(folder, 'b.ts');
+  };
+  const note = "console.log('locks')";
+  assert.ok((await written('', `\n    ${note}\n  `)).includes(`{\n    ${made}\n    ${note}\n  }`));
+  const below = await written(' extends Base', `\n    super()\n    ${note}\n  `);
+  assert.ok(below.includes(`{\n    super()\n    ${made}\n    ${note}\n  }`));
+});
+
 test('another form stays, with the code to paste', async () => {
   const forms = {
     'same-owner.mjs': MODULE.replace('const token = randomUUID();', "const token = 'me';"),
