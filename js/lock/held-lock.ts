@@ -282,7 +282,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   }
 
   /**
-   * Ends this handle alone: another token has the lock, or is about to get it.
+   * Ends this handle alone, of a lock without renewal that is left to expire: another token is about to get it.
    *
    * @internal
    */
@@ -290,7 +290,6 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     if (this.#is(RELEASED)) return;
     this.#flags |= RELEASED;
     this.#manager.channel.forget(this);
-    void this.#manager.channel.submit(stopRenewingOperation(this.#lease));
   }
 
   async downgrade(): Promise<boolean> {
