@@ -6,17 +6,16 @@ const file = process.env.MUTANTS_REACHED;
 globalThis.__stryker__ ??= {};
 const stryker = globalThis.__stryker__;
 if (file !== undefined && stryker.mutantCoverage === undefined) {
-  const reached = new Set();
-  const written = new Proxy(
+  // Only what is not there yet is looked for in the prototype.
+  const unknown = new Proxy(
     {},
     {
       get: () => 0,
-      set: (_target, id) => {
-        if (!reached.has(id)) appendFileSync(file, `${id}\n`);
-        reached.add(id);
-        return true;
+      set: (_target, id, value, counts) => {
+        appendFileSync(file, `${id}\n`);
+        return Reflect.defineProperty(counts, id, { value, writable: true });
       },
     },
   );
-  stryker.mutantCoverage = { static: written, perTest: {} };
+  stryker.mutantCoverage = { static: Object.create(unknown), perTest: {} };
 }

@@ -1,7 +1,7 @@
 // A copy of the project whose `dist` has all mistakes of js/, each behind a switch, and the runs of its tests.
 
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { rolldown } from 'rolldown';
@@ -11,7 +11,7 @@ const COPY = join(ROOT, 'target', 'mutants', 'switched');
 export const TESTS = join(COPY, 'build', 'test');
 const RECORDER = join(import.meta.dirname, 'recorder.cjs');
 /** After this a test that is asked to end, and does not, is killed. */
-const GRACE_MS = 3000;
+const GRACE_MS = 3_000;
 
 /** What runs now: it ends with this process. */
 const running = new Set();
@@ -49,7 +49,7 @@ function withTexts(texts) {
  */
 export function runTest(file, variables, limit) {
   const begun = performance.now();
-  const folder = mkdtempSync(join(tmpdir(), 'lot-'));
+  const folder = sharedFolder('lot-');
   const flags = ['--enable-source-maps', '--expose-gc', '--disable-warning=WARN_LOCK_PERSISTENCE'];
   const child = spawn(process.execPath, [...flags, '--test-reporter=tap', join(TESTS, file)], {
     cwd: COPY,
@@ -85,6 +85,13 @@ export function runTest(file, variables, limit) {
       });
     });
   });
+}
+
+/** A new folder in which programs of other users may write as well: some tests run as nobody. */
+export function sharedFolder(prefix) {
+  const folder = mkdtempSync(join(tmpdir(), prefix));
+  chmodSync(folder, 0o777);
+  return folder;
 }
 
 function signal(pid, name, { alone = false } = {}) {
