@@ -177,7 +177,6 @@ class Subscription {
 
   async #subscribe(): Promise<BasicCredentials> {
     const onNext = (next: BasicCredentials) => {
-      if (this.#ended) return;
       this.#latest = Promise.resolve(next);
       if (!this.#changed(next)) this.end();
     };
