@@ -154,6 +154,21 @@ test('a customer with many jobs keeps no other from the places of a worker', asy
   await until(async () => (await queue.getCompletedCount()) === 24, 'all to be done');
 });
 
+test('a job whose key cannot be told holds nobody up', async () => {
+  let pass = () => {};
+  const work = () =>
+    new Promise<void>((resolve) => {
+      pass = resolve;
+    });
+  workers.push(new Worker(queue.name, work, { connection: connection() }));
+  await queue.add('job', { customer: '' });
+  await until(async () => (await queue.getActiveCount()) === 1, 'the job without a key to run');
+  start(note);
+  await queue.addBulk(jobsOf('ada', 1));
+  const isDone = async () => (await queue.getCompletedCount()) === 1;
+  await until(isDone, 'the other to be done', 8_000).finally(() => pass());
+});
+
 test('limit jobs of a key run at a time, and never more', async () => {
   let [running, most] = [0, 0];
   const work: KeyedHandler = async () => {

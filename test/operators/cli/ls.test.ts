@@ -341,6 +341,13 @@ test('a slot that is done is told as that, and its release says that the job may
   watching.child.kill('SIGINT');
   await watching.ended;
   const refused = await ends(1, env, 'release', 'once:mail@may', '--yes');
+  assert.equal(refused.stdout, '');
+  const told = await ends(1, env, 'release', 'once:mail@may', '--yes', '--json');
+  assert.deepEqual(JSON.parse(told.stdout), {
+    name: 'once:mail@may',
+    released: false,
+    holders: [],
+  });
   assert.match(refused.stderr, /marks a slot that is done: add --done .* its job may run again/);
   assert.equal((await locks.query({ name: 'once:mail@may' })).held.length, 1);
   await ends(0, env, 'release', 'once:mail@may', '--yes', '--done');
