@@ -14,7 +14,6 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { javaScriptFails, makeCopy, ROOT, rustFails, whileChanged } from './mutants/copy.mjs';
-import { sample } from './mutants/lot.mjs';
 
 const LISTS = join(ROOT, 'test', 'mutants');
 /** The part of the mistakes of a list that the tests must notice. */
@@ -39,6 +38,7 @@ const lists = await Promise.all(chosen.map(readList));
 if (values.sample !== undefined) {
   checkBuilt();
   const { folder, since } = values;
+  const { sample } = await import('./mutants/lot.mjs');
   await sample({ count: Number(values.sample), seed: Number(values.seed), folder, since });
   process.exit(0);
 }

@@ -6,8 +6,8 @@
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import babel from '@babel/core';
 import { createInstrumenter } from '@stryker-mutator/instrumenter';
 import { ROOT } from './copy.mjs';
 
@@ -17,7 +17,9 @@ const COUNTED_MAX = 100;
 /** What is made of statements; all else is an expression. */
 const STATEMENTS = ['BlockStatement', 'CallRemoval'];
 
-const { types } = babel;
+const STRYKER = import.meta.resolve('@stryker-mutator/instrumenter');
+/** The Babel that Stryker has. */
+const { types } = createRequire(STRYKER)('@babel/core');
 const OWN = [
   {
     name: 'AwaitRemoval',
@@ -77,8 +79,7 @@ export async function makeMistakes() {
 
 /** Stryker exports no way to add a kind of mistake: the list of its kinds is reached by path. */
 async function instrumenter() {
-  const entry = import.meta.resolve('@stryker-mutator/instrumenter');
-  const { allMutators } = await import(new URL('mutators/mutate.js', entry).href);
+  const { allMutators } = await import(new URL('mutators/mutate.js', STRYKER).href);
   const known = new Set(allMutators.map(({ name }) => name));
   allMutators.push(...OWN.filter(({ name }) => !known.has(name)));
   const quiet = new Proxy(
