@@ -198,7 +198,10 @@ for (const [what, credentials, message] of RUBBISH) {
 test('credentials: what cannot be one is refused before anything is sent', async () => {
   const credentials = () => ({ password: 'a' });
   const nowhere = 'redis://127.0.0.1:1';
-  await assert.rejects(connect(nowhere, { credentials: 's3cret' as never }), /must be a function/);
+  for (const given of ['s3cret', null, 5, {}]) {
+    const refused = connect(nowhere, { credentials: given as never });
+    await assert.rejects(refused, { code: 'ERR_INVALID_ARG_TYPE', message: /must be a function/ });
+  }
   await assert.rejects(
     connect(nowhere, { credentials, password: 's3cret' }),
     /leave .*password out/,
