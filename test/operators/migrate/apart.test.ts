@@ -183,6 +183,13 @@ test('a constructor keeps what it does: the manager is made ahead of it, or afte
   assert.ok(below.includes(`{\n    super()\n    ${made}\n    ${note}\n  }`));
 });
 
+test('a constructor that makes the client last makes the manager after it', async () => {
+  const [client, ttl] = ['    this.client = createClient({ url });\n', '    this.ttl = 5000;\n'];
+  const folder = folderOf({ 'c.cjs': OWN.replace(client + ttl, ttl + client) });
+  await migrates(folder, '--write');
+  assert.ok(read(folder, 'c.cjs').includes(`${ttl}${client}    this.locks = connectLazily(`));
+});
+
 test('another form stays, with the code to paste', async () => {
   const forms = {
     'same-owner.mjs': MODULE.replace('const token = randomUUID();', "const token = 'me';"),
