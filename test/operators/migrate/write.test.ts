@@ -378,3 +378,37 @@ test('the code to paste names no expiry if the old code has none', async () => {
     "const lock = await locks.tryAcquire('lock') … await lock?.release()",
   );
 });
+
+test('a manager gets the URL of a client that only takes locks, and otherwise the client', async () => {
+  const code = (options: string) => `import { createClient } from 'redis';
+import { randomUUID } from 'node:crypto';
+
+const client = createClient(${options});
+
+export async function nightly() {
+  const token = randomUUID();
+  if ((await client.set('lock:nightly', token, { NX: true, PX: 30_000 })) !== 'OK') return;
+  try {
+    await work();
+  } finally {
+    await client.eval(
+      "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end",
+      { keys: ['lock:nightly'], arguments: [token] },
+    );
+  }
+}
+`;
+  const given = {
+    '{ url: process.env.REDIS_URL }': 'process.env.REDIS_URL',
+    '{ socket: process.env.REDIS_URL }': 'client',
+    '{ url: process.env.REDIS_URL, database: 1 }': 'client',
+  };
+  const names = Object.keys(given).map((options, i) => [`${i}.mjs`, code(options)]);
+  const folder = folderOf(Object.fromEntries(names));
+  await migrates(folder, '--write');
+  for (const [i, target] of Object.values(given).entries())
+    assert.ok(
+      read(folder, `${i}.mjs`).includes(`connectLazily(${target}, { prefix: '' })`),
+      target,
+    );
+});
