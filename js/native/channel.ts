@@ -58,6 +58,9 @@ const takeResolve = (): Resolve => {
 /** The operations, leases and notices of one manager. @internal */
 export class NativeChannel {
   readonly #native: InstanceType<typeof native.NativeManager>;
+  /** Start the operations of the buffers, and count the requests without an answer: see `Submitter` in the core. */
+  readonly #submit: ReturnType<InstanceType<typeof native.NativeManager>['submitter']>;
+  readonly #unanswered: ReturnType<InstanceType<typeof native.NativeManager>['counter']>;
   readonly #handles = new LockHandles();
   #noticeListener: NoticeListener | undefined;
   /** Notices that came before the listener. */
@@ -73,7 +76,7 @@ export class NativeChannel {
   /** The requests without an answer, and the operations sent since; unknown until a microtask starts an operation. */
   #underWay: number | undefined;
   /** The requests without an answer when the last operations were sent, and how often records had been read by then. */
-  #unanswered = 0;
+  #lastUnanswered = 0;
   #knownAt = -1;
   /** The end of the manager, once it has begun. */
   #closing: Pending | undefined;
@@ -95,6 +98,8 @@ export class NativeChannel {
     const buffers = { numbers, text, records: operations.records };
     const connect = (entry: number) => operations.bridge.connect(entry, id, options, buffers);
     this.#native = operations.takeFor(connect, opened, this);
+    this.#submit = retryOnce(() => this.#native.submitter());
+    this.#unanswered = retryOnce(() => this.#native.counter());
     // Last: a manager that could not start has nothing to close.
     operations.register(id, this);
   }
@@ -326,8 +331,8 @@ export class NativeChannel {
   #countUnanswered(): number {
     const { reads } = operations;
     return reads === this.#knownAt
-      ? this.#unanswered
-      : orFallback(() => this.#native.unanswered(), 0);
+      ? this.#lastUnanswered
+      : orFallback(this.#unanswered, 0);
   }
 
   #flushAll(): void {
@@ -341,8 +346,8 @@ export class NativeChannel {
     let records = 0;
     const failed = this.#batch.flush((count, length, long) => {
       const submit = () => {
-        records = this.#native.submit(count, length, operations.hasRoom, long);
-        this.#unanswered = operations.unanswered;
+        records = this.#submit(count, length, operations.hasRoom, long);
+        this.#lastUnanswered = operations.unanswered;
         this.#knownAt = operations.reads;
         return true;
       };

@@ -109,6 +109,8 @@ class Operations implements RecordReader {
   readonly #bridge = retryOnce(
     () => new native.Bridge(() => this.drain(), eventLoopReads(), this.records),
   );
+  /** Moves records into the room for them, and answers their number. */
+  readonly #drain = retryOnce(() => this.#bridge.drainer());
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** The managers by their number. One that was collected needs no records. */
@@ -236,7 +238,7 @@ class Operations implements RecordReader {
     this.#read();
     do {
       this.#left = false;
-      const count = orFallback(() => this.#bridge.drain(), BROKEN);
+      const count = orFallback(this.#drain, BROKEN);
       if (count === BROKEN) {
         this.#failAll();
         return;

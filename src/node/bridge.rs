@@ -1,11 +1,13 @@
 //! One environment (the main thread, a worker, or a second copy of the package).
 
-use super::buffers::{Buffers, writable};
+use super::buffers::Buffers;
 use super::completions::{Completions, ManagerCaller};
+use super::drainer::Drainer;
 use super::event_loop::EventLoop;
 use super::logins::{LoginAnswer, Logins};
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
+use super::submitter::Submitter;
 use super::texts::OutcomeText;
 use crate::core::{Caller, Handle, Reader, Submission, WeakHandle, end_all, survey};
 use crate::faults;
@@ -13,7 +15,6 @@ use crate::machine::{Command, OpId};
 use napi::Env;
 use napi::bindgen_prelude::{Float64Array, Function};
 use napi_derive::napi;
-use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,13 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Delivers the outcomes of all managers of one environment to its JavaScript.
 #[napi]
 pub struct Bridge {
-    completions: Arc<Completions>,
-    /// None if the keeper reads.
-    event_loop: Option<Rc<EventLoop>>,
+    drainer: Rc<Drainer>,
     managers: Arc<Managers>,
     logins: Logins,
-    /// The room for records.
-    records: RefCell<Float64Array>,
 }
 
 /// The managers of an environment that may be alive.
@@ -35,7 +32,7 @@ type Managers = Mutex<Vec<WeakHandle>>;
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        self.completions.end();
+        self.drainer.completions.end();
     }
 }
 
@@ -66,8 +63,8 @@ impl Bridge {
                 end_all(&lock(&managers));
             })?;
         }
-        let records = RefCell::new(records);
-        Ok(Self { completions, event_loop, managers, logins: Logins::default(), records })
+        let drainer = Rc::new(Drainer::new(completions, event_loop, records));
+        Ok(Self { drainer, managers, logins: Logins::default() })
     }
 
     /// Ends the managers of this environment, which goes on no more, and waits a moment for their servers.
@@ -84,32 +81,24 @@ impl Bridge {
         uuid::Uuid::now_v7().simple().to_string()
     }
 
-    /// Moves records into the room for them and returns their number. If they do not fill it, there are no more, and the
-    /// next record wakes again.
+    /// The function that hands over records: `drain()`, see `Drainer`.
     #[napi(catch_unwind)]
-    pub fn drain(&self) -> u32 {
-        faults::at("drain");
-        if let Some(event_loop) = &self.event_loop {
-            for watch in self.completions.take_watches() {
-                // The records that it leaves are drained below.
-                let _reported = event_loop.watch(watch);
-            }
-        }
-        self.completions.drain_into(writable(&mut self.records.borrow_mut()))
+    pub fn drainer<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), u32>> {
+        Rc::clone(&self.drainer).function(env)
     }
 
     /// The text of the outcome of `entry`.
     #[napi(catch_unwind)]
     pub fn take_text(&self, entry: u32) -> Option<OutcomeText> {
         faults::at("text");
-        self.completions.take_text(entry)
+        self.drainer.completions.take_text(entry)
     }
 
     /// The text of the oldest notice that was not taken yet.
     #[napi(catch_unwind)]
     pub fn take_notice(&self) -> Option<String> {
         faults::at("notice");
-        self.completions.take_notice()
+        self.drainer.completions.take_notice()
     }
 
     /// Starts the manager that records call `manager`. The outcome of `entry` says whether it could connect.
@@ -123,10 +112,11 @@ impl Bridge {
         buffers: Buffers,
     ) -> napi::Result<NativeManager> {
         faults::at("connect");
-        let completions = Arc::clone(&self.completions);
+        let completions = Arc::clone(&self.drainer.completions);
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split(&self.logins)?;
-        let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
+        let reader =
+            if self.drainer.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
         let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader);
         let handle = handle.map_err(|error| no_keeper(&error))?;
         let mut managers = lock(&self.managers);
@@ -137,7 +127,8 @@ impl Bridge {
         if handle.submit(&mut vec![Submission::Begin(OpId(entry), Command::Open)]) {
             caller.wake();
         }
-        Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions), buffers))
+        let completions = Arc::clone(&self.drainer.completions);
+        Ok(NativeManager::new(Rc::new(Submitter::new(handle, caller, completions, buffers))))
     }
 
     /// Gives the login `number` of a manager, which was asked for or has changed. Returns whether the manager goes on.
@@ -156,7 +147,7 @@ impl Bridge {
         questions: Vec<Vec<String>>,
     ) -> napi::Result<()> {
         faults::at("survey");
-        let completions = Arc::clone(&self.completions);
+        let completions = Arc::clone(&self.drainer.completions);
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split(&self.logins)?;

@@ -1,119 +1,67 @@
 //! One manager, as JavaScript uses it.
 
-use super::buffers::{Buffers, writable};
-use super::completions::Completions;
 use super::numbers::number;
-use super::records::{Operation, read_lease, read_operations, read_time};
-use crate::core::{Caller, Handle, Submission, Ticket};
+use super::records::{read_lease, read_time};
+use super::submitter::{Submit, Submitter};
 use crate::faults;
 use crate::machine::Stats;
 use crate::protocol::Risk;
 use crate::server::{Abilities, Resp};
-use napi::Either;
-use napi::bindgen_prelude::Null;
+use napi::bindgen_prelude::{Function, Null};
+use napi::{Either, Env};
 use napi_derive::napi;
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::rc::Rc;
 
-/// A manager. Dropping it releases the held locks as far as possible.
+/// A manager. Dropping it, and the function that starts its operations, releases the held locks as far as possible.
 #[napi]
 pub struct NativeManager {
-    handle: Handle,
-    caller: Arc<dyn Caller>,
-    completions: Arc<Completions>,
-    buffers: RefCell<Buffers>,
-    /// The memory for the operations of a call. Those of a thousand callers are so many bytes that the allocator would
-    /// get them from the system anew each time.
-    submissions: RefCell<Vec<Submission>>,
-    /// The label of the last acquire.
-    label: RefCell<Arc<str>>,
+    submitter: Rc<Submitter>,
 }
 
 #[napi]
 impl NativeManager {
-    pub(super) fn new(
-        handle: Handle,
-        caller: Arc<dyn Caller>,
-        completions: Arc<Completions>,
-        buffers: Buffers,
-    ) -> Self {
-        Self {
-            handle,
-            caller,
-            completions,
-            buffers: RefCell::new(buffers),
-            submissions: RefCell::default(),
-            label: RefCell::default(),
-        }
+    pub(super) const fn new(submitter: Rc<Submitter>) -> Self {
+        Self { submitter }
     }
 
-    /// Starts the first `count` operations of the numbers of the buffers, with their strings, which take the first `length`
-    /// bytes of `long`, if that is given, or else of the text there. If that leaves records, and `has_room`, moves them
-    /// into the buffers and returns their number, as `drain` does; -1 if there is no room for any. If it throws, it has
-    /// started none.
-    #[napi(catch_unwind)]
-    pub fn submit(&self, count: u32, length: u32, has_room: bool, long: Option<&[u8]>) -> i32 {
-        faults::at("submit");
-        let mut buffers = self.buffers.borrow_mut();
-        let Buffers { numbers, text, records } = &mut *buffers;
-        let mut submissions = self.submissions.take();
-        let mut label = self.label.borrow_mut();
-        let strings = long.unwrap_or(text).get(..length as usize).unwrap_or_default();
-        for (op, operation) in read_operations(count, numbers, strings, &mut label) {
-            let ticket = || Ticket::new(op, Arc::clone(&self.caller));
-            submissions.push(match operation {
-                Operation::Cancel => Submission::Cancel(op),
-                Operation::Command(command) => Submission::Begin(op, command),
-                Operation::Query(question) => Submission::Query(ticket(), question),
-                // Dropping a ticket completes its operation as a defect of holdfast.
-                Operation::Malformed => {
-                    drop(ticket());
-                    continue;
-                }
-            });
-        }
-        drop(label);
-        let has_records = self.handle.submit(&mut submissions);
-        self.submissions.replace(submissions);
-        let records = writable(records);
-        if let Some(last) = records.last_mut() {
-            *last = number(self.handle.shared().unanswered());
-        }
-        if !has_records {
-            return 0;
-        }
-        if !has_room {
-            return -1;
-        }
-        i32::try_from(self.completions.drain_into(records)).unwrap_or(0)
+    /// The function that starts operations: `submit(count, length, hasRoom, long?)`, see `Submitter`.
+    #[napi(
+        catch_unwind,
+        ts_return_type = "(count: number, length: number, hasRoom: boolean, long?: Uint8Array) => number"
+    )]
+    pub fn submitter<'env>(&self, env: &'env Env) -> napi::Result<Submit<'env>> {
+        Rc::clone(&self.submitter).function(env)
     }
 
     /// Does at once what the event loop would do later. Returns whether there are records to drain.
     #[napi(catch_unwind)]
     pub fn turn(&self) -> bool {
         faults::at("catch up");
-        self.handle.turn()
+        self.submitter.handle.turn()
     }
 
-    /// How many requests have no answer yet.
+    /// The function that answers how many requests have no answer yet: `unanswered()`.
     #[napi(catch_unwind)]
-    pub fn unanswered(&self) -> f64 {
-        faults::at("unanswered");
-        number(self.handle.shared().unanswered())
+    pub fn counter<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), f64>> {
+        Rc::clone(&self.submitter).counter(env)
     }
 
     /// The remaining time of a lease in ms; 0 if it has ended.
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {
         faults::at("remaining");
-        let remaining = self.handle.shared().remaining(read_lease(lease), self.handle.now());
+        let remaining = self
+            .submitter
+            .handle
+            .shared()
+            .remaining(read_lease(lease), self.submitter.handle.now());
         remaining.as_secs_f64() * 1000.0
     }
 
     /// The time on the clock of the server of the lock `name`, in ms since 1970; none if it is unknown.
     #[napi(catch_unwind)]
     pub fn server_time(&self, name: String) -> Option<f64> {
-        let time = self.handle.server_time(name)?;
+        let time = self.submitter.handle.server_time(name)?;
         Some(number(time.as_micros()) / 1000.0)
     }
 
@@ -121,7 +69,7 @@ impl NativeManager {
     #[napi(catch_unwind)]
     pub fn clock(&self) -> f64 {
         faults::at("clock");
-        number(self.handle.now().as_micros())
+        number(self.submitter.handle.now().as_micros())
     }
 
     /// Moves the clock of a store in this process towards `until`, by the same clock, and stops when there are records to
@@ -129,14 +77,14 @@ impl NativeManager {
     #[napi(catch_unwind)]
     pub fn advance(&self, until: f64) -> bool {
         faults::at("advance");
-        self.handle.advance(read_time(until), || self.completions.has_records())
+        self.submitter.handle.advance(read_time(until), || self.submitter.completions.has_records())
     }
 
     /// The manager's counters.
     #[napi(catch_unwind)]
     pub fn stats(&self) -> ManagerStats {
         faults::at("stats");
-        let shared = self.handle.shared();
+        let shared = self.submitter.handle.shared();
         let servers = shared.servers().into_iter().map(Into::into).collect();
         ManagerStats { servers, ..shared.stats().into() }
     }

@@ -15,6 +15,7 @@
 mod bridge;
 mod buffers;
 mod completions;
+mod drainer;
 mod event_loop;
 mod logins;
 mod manager;
@@ -26,6 +27,7 @@ mod process_end;
 mod records;
 #[cfg(all(feature = "faults", not(test)))]
 mod samples;
+mod submitter;
 mod texts;
 mod tls;
 mod uv;
