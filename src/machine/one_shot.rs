@@ -12,7 +12,7 @@ use super::servers::Servers;
 use super::timers::Owner;
 use super::waiting_room::Rank;
 use crate::protocol::{
-    Call, Label, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, TokenId,
+    Call, Label, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, Take, TokenId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,7 @@ pub(super) enum Purpose {
 /// The call that acquires several locks at once, if one call can.
 pub(super) fn acquire_all(
     context: &mut Context,
+    servers: &Servers,
     keys: Vec<LockKeys>,
     label: &str,
     ttl: Duration,
@@ -70,8 +71,11 @@ pub(super) fn acquire_all(
         let id = context.next_token_id();
         (keys, context.token(id, Mode::Exclusive, label))
     });
-    let (first, epoch) = (locks.next()?, ServerTime::default());
-    Some(Call::AcquireAll { first, others: locks.collect(), ttl, epoch })
+    let (first, others) = (locks.next()?, locks.collect());
+    if servers.data_of(&first.0).has_fast_path_for_several() {
+        return Some(Call::TakeAll { first, others, ttl });
+    }
+    Some(Call::AcquireAll { first, others, ttl, epoch: ServerTime::default() })
 }
 
 impl OneShot {
@@ -138,6 +142,9 @@ impl OneShot {
         finished: Finished,
     ) -> Option<Result<Reply, Outcome>> {
         let owner = Owner::OneShot(op);
+        if let Call::TakeAll { .. } = self.call {
+            return self.take_answered(context, servers, op, finished);
+        }
         match finished.reply {
             // From now on the call frees the lock only from these owners, however late it arrives.
             Ok(Reply::Seen { owners: present }) => {
@@ -173,6 +180,49 @@ impl OneShot {
         }
         servers.retry(context, owner);
         None
+    }
+
+    /// The plain commands were answered, or never will be. The script decides wherever they do not.
+    fn take_answered(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        op: OpId,
+        finished: Finished,
+    ) -> Option<Result<Reply, Outcome>> {
+        let owner = Owner::OneShot(op);
+        // What has them already gives them back if the script does not complete it.
+        self.uncertain |= !matches!(
+            finished.reply,
+            Ok(Reply::Take(Take::Held | Take::Unseen)) | Err(CallError::Unsent)
+        );
+        match finished.reply {
+            Ok(Reply::Take(Take::Taken { last })) => {
+                let before = last.saturating_sub(self.call.locks() as u64);
+                if servers.data_of(self.call.keys()).may_follow(context.now, before) {
+                    self.uncertain = false;
+                    return Some(Ok(Reply::All((before + 1..=last).collect())));
+                }
+            }
+            // A release serves the waiters whom it has overtaken.
+            Ok(Reply::Take(Take::Held | Take::Overtaken)) => return Some(Ok(Reply::Owner(false))),
+            Ok(_) => {}
+            Err(_) => {
+                self.become_script();
+                servers.retry(context, owner);
+                return None;
+            }
+        }
+        self.become_script();
+        servers.send(context, owner, self.call.clone(), Fallback::None);
+        None
+    }
+
+    fn become_script(&mut self) {
+        if let Call::TakeAll { first, others, ttl } = &self.call {
+            let (first, others, ttl) = (first.clone(), others.clone(), *ttl);
+            self.call = Call::AcquireAll { first, others, ttl, epoch: ServerTime::default() };
+        }
     }
 
     /// Whether it is a forced release that was sent with its owners: a repeat could not tell what the first has done.

@@ -88,7 +88,8 @@ impl Machine {
         self.release_idle(&keys);
         // Without a connection only the acquire of one lock ends when its caller's patience does.
         let is_away = keys.first().is_some_and(|keys| self.servers.is_away(keys));
-        let together = || one_shot::acquire_all(&mut self.context, keys, &label, ttl);
+        let together =
+            || one_shot::acquire_all(&mut self.context, &self.servers, keys, &label, ttl);
         match (!is_away).then(together).flatten() {
             None => self.context.complete(op, Outcome::OneByOne),
             Some(call) => self.begin_one_shot(op, call, Purpose::AcquireAll { label, hold }),
@@ -311,7 +312,7 @@ impl Machine {
         for (((keys, _), fence), number) in shot.call.into_locks().zip(&fences).zip(first.0..) {
             let (id, label, mode) = (TokenId(number), Arc::clone(label), Mode::Exclusive);
             let mut held = Lease::new(id, keys, label, mode, ttl, *fence, until);
-            held.uncertain = shot.uncertain;
+            (held.uncertain, held.confirmed) = (shot.uncertain, sent);
             self.begin_lease(held, *terms);
         }
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }

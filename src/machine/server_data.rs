@@ -53,6 +53,8 @@ pub(super) struct ServerData {
     pub(super) denies_clock: bool,
     /// It renews a lock by a script alone.
     pub(super) refuses_plain_renewals: bool,
+    /// It takes several locks by a script alone.
+    pub(super) refuses_several: bool,
     /// The last fence that its counter is known to have issued.
     last_fence: u64,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
@@ -93,6 +95,11 @@ impl ServerData {
     /// Whether a lock, or a share of it, may be taken there on the fast path.
     pub(super) const fn has_fast_path(&self, mode: Mode) -> bool {
         !self.refuses_plain_commands && (!self.denies_clock || !mode.is_shared())
+    }
+
+    /// Whether several locks may be taken there on the fast path.
+    pub(super) const fn has_fast_path_for_several(&self) -> bool {
+        !self.refuses_plain_commands && !self.refuses_several
     }
 
     /// Whether a fence may follow `before`, the counter of the server: `INCRBY` knows no epoch, begins a counter at zero,

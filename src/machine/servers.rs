@@ -203,6 +203,7 @@ impl Servers {
             context.push(Effect::Notify(Notice::PlainCommandsDenied(why)));
         }
         server.data.refuses_plain_renewals = denied.renewal;
+        server.data.refuses_several = denied.several;
         server.data.denies_clock = denied.clock.is_some();
         if let Some(why) = denied.clock {
             // Without a wait queue no lock is granted by a message.

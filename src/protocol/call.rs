@@ -254,6 +254,16 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
+    /// Take several free locks without waiters, or none of them, by plain commands, which cost a server a third of the
+    /// script: `MSETEX`, then `INCRBY` and `MGET` as for one. `AcquireAll` follows wherever these do not decide.
+    TakeAll {
+        /// The first lock, and the token for it.
+        first: (LockKeys, Token),
+        /// The others.
+        others: Vec<(LockKeys, Token)>,
+        /// The lease.
+        ttl: Duration,
+    },
     /// Take several free locks, or none of them.
     AcquireAll {
         /// The first lock, and the token for it.
@@ -319,6 +329,7 @@ impl Call {
     const fn lock(&self) -> (&LockKeys, &Token) {
         match self {
             Self::AcquireAll { first: (keys, token), .. }
+            | Self::TakeAll { first: (keys, token), .. }
             | Self::Take { keys, token, .. }
             | Self::Claim { keys, token, .. }
             | Self::Delete { keys, token, .. }
@@ -349,7 +360,11 @@ impl Call {
     /// The number of locks of the call.
     #[must_use]
     pub const fn locks(&self) -> usize {
-        if let Self::AcquireAll { others, .. } = self { 1 + others.len() } else { 1 }
+        if let Self::AcquireAll { others, .. } | Self::TakeAll { others, .. } = self {
+            1 + others.len()
+        } else {
+            1
+        }
     }
 
     /// The lease requested; zero if none is.
@@ -371,6 +386,7 @@ impl Call {
             | Self::Renew { ttl, .. }
             | Self::Reserve { ttl, .. }
             | Self::AcquireAll { ttl, .. }
+            | Self::TakeAll { ttl, .. }
             | Self::Vote { ttl, .. } => *ttl,
             _ => Duration::ZERO,
         }
@@ -395,7 +411,10 @@ impl Call {
     /// Every lock of the call, and the token for it.
     pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
         let (keys, token) = (self.keys().clone(), self.token().clone());
-        let others = if let Self::AcquireAll { others, .. } = self { others } else { Vec::new() };
+        let others = match self {
+            Self::AcquireAll { others, .. } | Self::TakeAll { others, .. } => others,
+            _ => Vec::new(),
+        };
         std::iter::once((keys, token)).chain(others)
     }
 
@@ -403,7 +422,7 @@ impl Call {
     #[must_use]
     pub const fn script(&self) -> Option<Script> {
         Some(match self {
-            Self::Take { .. } => return None,
+            Self::Take { .. } | Self::TakeAll { .. } => return None,
             Self::Claim { .. } => Script::Claim,
             Self::Delete { .. } => Script::Delete,
             Self::Acquire { .. } => Script::Acquire,

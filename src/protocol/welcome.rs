@@ -14,6 +14,8 @@ pub struct Denied {
     pub clock: Option<String>,
     /// The plain command that renews a lock; many servers have none.
     pub renewal: bool,
+    /// The plain command that takes several locks; many servers have none.
+    pub several: bool,
 }
 
 /// A server's answer to a probe: its clock, and the identity of its data.

@@ -9,7 +9,7 @@ use super::redis::{Command, Dialect, wire};
 use super::{Clock, Deliver, Incoming, Item, Welcome};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{
-    Call, Counters, Denied, Failure, Message, Mono, Reply, Script, ServerProbe, ServerTime,
+    Call, Counters, Denied, Failure, Message, Mono, Reply, Script, ServerProbe, ServerTime, Token,
 };
 pub(crate) use redis::Value;
 use std::borrow::Cow;
@@ -211,7 +211,7 @@ pub(crate) fn execute(
 ) -> Result<Reply, Failure> {
     let Some(script) = call.script() else {
         let replies = Plain::ALL.map(|part| execute_plain(store, now, call, part));
-        return taken(call.token(), &replies);
+        return taken(&tokens_of(call), &replies);
     };
     let command = wire::command(call, Dialect { counters, ..Dialect::PLAIN });
     if let Call::Renew { .. } = call {
@@ -219,6 +219,11 @@ pub(crate) fn execute(
     }
     let (keys, args) = command.keys_and_arguments();
     wire::reply(script, store.eval(now, &source(script), &keys, &args))
+}
+
+/// The tokens of a call, one for each of its locks.
+pub(crate) fn tokens_of(call: &Call) -> Vec<Token> {
+    call.clone().into_locks().map(|(_, token)| token).collect()
 }
 
 /// Runs one of the plain commands of a call.
@@ -233,8 +238,13 @@ pub(crate) fn execute_plain(store: &Store, now: ServerTime, call: &Call, part: P
 pub(crate) fn keys_of_plain(call: &Call, part: Plain) -> Vec<String> {
     let mut command = Command::new();
     wire::write_plain(&mut command, call, Counters::Server, part);
-    let keys = if part == Plain::Mget { 1..3 } else { 1..2 };
-    let parts = command.parts().skip(keys.start).take(keys.len());
+    let count = call.locks();
+    let (first, step, count) = match (call, part) {
+        (_, Plain::Mget) => (1, 1, 2 * count),
+        (Call::TakeAll { .. }, Plain::Set) => (2, 2, count),
+        _ => (1, 1, 1),
+    };
+    let parts = command.parts().skip(first).step_by(step).take(count);
     parts.map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }
 

@@ -389,12 +389,15 @@ pub(super) fn spoil_plain(call: &Call, part: Plain, value: Value, ask: impl Fn(&
             ask(&["SET", call.keys().lock(), call.token().as_str(), "PX", &ttl_ms]);
             Value::Okay
         }
+        (Plain::Set, Value::Int(0)) if Defect::PlainSet.is_on() => Value::Int(1),
         (Plain::Mget, Value::Array(mut values)) => {
-            if Defect::PlainWithoutFlag.is_on() {
-                values[1] = Value::Nil;
-            }
-            if Defect::PlainUnseen.is_on() {
-                values[0] = Value::BulkString(call.token().as_str().into());
+            for (pair, (_, token)) in values.chunks_mut(2).zip(call.clone().into_locks()) {
+                if Defect::PlainWithoutFlag.is_on() {
+                    pair[1] = Value::Nil;
+                }
+                if Defect::PlainUnseen.is_on() {
+                    pair[0] = Value::BulkString(token.as_str().into());
+                }
             }
             Value::Array(values)
         }

@@ -4,9 +4,9 @@ use super::one_shots::{assert_idle, two};
 use super::server::Server;
 use super::snapshot::Snapshot;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Event, OpId, Outcome, Protocol, Wait};
+use crate::machine::{Command, Event, LeaseId, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{COUNTER_AHEAD_MAX, Call, Mode, Token};
+use crate::protocol::{COUNTER_AHEAD_MAX, Call, LockKeys, Mode, Token, TokenId};
 
 /// Above the epoch of every manager here.
 const READY: u64 = 1_700_000_900_000_000;
@@ -63,6 +63,96 @@ fn to_try_a_held_lock_costs_one_round_trip() {
     a.settle();
     let Some(Outcome::TimedOut { holder, .. }) = a.outcome(op) else { panic!("no timeout") };
     assert!(!holder.is_empty(), "the timeout names the holder");
+}
+
+fn acquire_both(world: &mut World) -> OpId {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    world.command(Command::AcquireAll { names, ttl: ms(10_000), label: "".into(), hold: RENEWED })
+}
+
+#[test]
+fn several_free_locks_cost_one_round_trip() {
+    let (mut world, _) = ready();
+    let op = acquire_both(&mut world);
+    assert!(matches!(next_call(&world), Call::TakeAll { .. }), "plain commands take them");
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, fences }) = world.outcome(op).cloned() else {
+        panic!("{:?}", world.outcome(op));
+    };
+    assert_eq!((fences, world.machine.stats().requests), (vec![READY + 1, READY + 2], 1));
+    world.release(lease);
+    world.release(LeaseId::first(TokenId(lease.token_id().0 + 1)));
+    let deletes = |(_, call): &(_, Call)| matches!(call, Call::Delete { .. });
+    assert!(world.wire.iter().all(deletes), "each release is a mere deletion");
+    world.settle();
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(world.machine.is_idle(), "nothing is left to do");
+}
+
+#[test]
+fn several_locks_of_which_another_has_one_are_refused_at_once() {
+    let (mut a, mut b) = ready();
+    let held = b.acquire_named("b", 10_000, Wait::Never, RENEWED, Mode::Exclusive);
+    b.settle();
+    let op = acquire_both(&mut a);
+    a.settle();
+    assert_eq!((a.outcome(op), a.machine.stats().requests), (Some(&Outcome::Held), 1));
+    b.release(b.lease(held).0);
+    b.settle();
+    assert_eq!(a.server.leftovers(a.now), "");
+}
+
+/// 1. B waits for `a`, whose lease ends.
+/// 2. MSETEX takes both locks without a look at the queue.
+/// 3. MGET shows the queue: both are given back, and `release` grants `a` to B.
+#[test]
+fn several_locks_do_not_overtake_those_who_wait_for_one() {
+    let (mut a, mut b) = ready();
+    a.acquire_held(10_000, Wait::Never, ONE_LEASE);
+    a.settle();
+    let waits = acquire(&mut b);
+    b.settle();
+    let mut third = World::connected_to(&a.server, "c");
+    a.server.command(a.now, &["DEL", World::keys().lock()]);
+    let op = acquire_both(&mut third);
+    third.settle();
+    assert_eq!(third.outcome(op), Some(&Outcome::Held));
+    b.settle();
+    b.lease(waits);
+    let other = LockKeys::new("lock:", "b");
+    assert_eq!(a.server.owner(a.now, &other), None);
+}
+
+#[test]
+fn several_locks_without_fences_are_completed_by_the_script_or_given_back() {
+    for (fence, refused) in [(1, false), (8_900_000_000_000_000, true)] {
+        let (mut world, _) = ready();
+        world.server.set_fence(world.now, fence);
+        let op = acquire_both(&mut world);
+        assert!(matches!(next_call(&world), Call::TakeAll { .. }), "plain commands come first");
+        world.settle();
+        match world.outcome(op).cloned() {
+            Some(Outcome::AcquiredAll { fences, .. }) if !refused => {
+                let time = world.server.time(world.now).as_micros();
+                assert!(fences[0] >= time, "{fences:?} begin at the clock, {time}");
+            }
+            Some(Outcome::Server { refusal, .. }) if refused => {
+                assert_eq!(&*refusal.code, "FENCE");
+                assert_eq!(world.server.leftovers(world.now), "");
+            }
+            other => panic!("{fence}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn several_locks_are_taken_by_the_script_where_the_server_knows_no_other_way() {
+    let (mut world, _) = ready();
+    world.machine.servers.refuse_several();
+    let op = acquire_both(&mut world);
+    assert!(matches!(next_call(&world), Call::AcquireAll { .. }), "the script takes them");
+    world.settle();
+    assert!(matches!(world.outcome(op), Some(Outcome::AcquiredAll { .. })), "both are held");
 }
 
 #[test]

@@ -70,6 +70,10 @@ impl Servers {
         self.all_mut().for_each(|server| server.data.refuses_plain_commands = true);
     }
 
+    pub(super) fn refuse_several(&mut self) {
+        self.all_mut().for_each(|server| server.data.refuses_several = true);
+    }
+
     pub(super) fn limit_windows(&mut self, least: usize, most: usize) {
         self.all_mut().for_each(|server| server.connection.limit(least, most));
     }

@@ -289,7 +289,7 @@ impl World {
             if self.taking.len() < Plain::ALL.len() {
                 return None;
             }
-            combine(call.token(), std::mem::take(&mut self.taking))
+            combine(call, std::mem::take(&mut self.taking))
         };
         self.check_way(call, &reply);
         if let Some(executed) = &mut self.executed {

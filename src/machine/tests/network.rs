@@ -76,6 +76,7 @@ impl Simulation {
             }
         } else {
             process.world.pubsub_denied = self.rng.u32(..12) == 0;
+            process.world.lacks_several = who % 2 == 1;
             process.world.turn_to(&server);
             process.world.connect();
             self.delay_lost(who);
@@ -122,7 +123,7 @@ fn without_what_repeats_change(snapshot: Snapshot) -> Snapshot {
 pub(super) fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
-        Call::Take { token, .. } => format!("plain commands of {token}"),
+        Call::Take { .. } | Call::TakeAll { .. } => format!("plain commands of {}", call.token()),
         Call::Renew { token, .. } => format!("plain renewal of {token}"),
         _ => format!("{:?} {}", call.script(), call.token()),
     }

@@ -453,6 +453,7 @@ fn a_one_shot_is_repeated_under_the_current_epoch() {
 #[test]
 fn several_locks_are_taken_and_given_back() {
     let mut world = World::connected();
+    world.server.set_fence(world.now, 1_700_000_900_000_000);
     let op = together(&mut world);
     world.execute_and_lose_replies();
     let issued = world.server.fence(world.now).unwrap();
@@ -579,7 +580,7 @@ fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
 
 #[test]
 fn several_locks_of_a_lost_history_are_not_used() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     world.server.set_fence(world.now, 1_700_000_001_000_000);
     let op = together(&mut world);
     let (request, call) = world.wire.pop_front().unwrap();

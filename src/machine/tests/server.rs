@@ -2,7 +2,7 @@
 
 use super::defects;
 use super::snapshot::{self, Snapshot, holders};
-use super::watch::{Executed, Granted, Watch};
+use super::watch::{Executed, Granted, OfOne, Watch};
 use crate::machine::ServerProbe;
 use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, notices};
@@ -10,7 +10,7 @@ use crate::protocol::{
     Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, Script, ServerTime, Token,
 };
 use crate::server::embedded::{
-    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken,
+    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken, tokens_of,
 };
 use crate::server::memory::{Entries, Store};
 use std::cell::{Cell, RefCell};
@@ -52,10 +52,7 @@ struct State {
 }
 
 /// The reply in those to the plain commands of a call.
-pub(super) fn combine(
-    token: &Token,
-    replies: Vec<Result<Value, Failure>>,
-) -> Result<Reply, Failure> {
+pub(super) fn combine(call: &Call, replies: Vec<Result<Value, Failure>>) -> Result<Reply, Failure> {
     let mut values = Vec::new();
     for reply in replies {
         match reply {
@@ -65,7 +62,7 @@ pub(super) fn combine(
             Err(_) => values.push(Value::Boolean(false)),
         }
     }
-    taken(token, &values)
+    taken(&tokens_of(call), &values)
 }
 
 /// A lock whose calls are judged.
@@ -601,17 +598,21 @@ impl Server {
         }
         let when = state.executed.get() + 1;
         state.executed.set(when);
-        let before = state.snapshot(call.keys(), time);
+        let before = state.look_at_locks_of(call, time);
         let value = execute_plain(&state.store, time, call, part);
         let value = defects::spoil_plain(call, part, value, |parts| {
             ask(&state.store, time, parts);
         });
-        let after = state.take_snapshot(call.keys(), time);
-        let replication_id = Rc::clone(&state.replication_id);
-        let watched = state.watched.iter_mut().find(|watched| watched.keys == *call.keys());
-        if let Some(watched) = watched {
-            let granted = Granted { number: when, replication_id };
-            watched.watch.judge_plain(call, part, (&before, &after), &value, granted);
+        for (place, (before, (keys, token))) in
+            before.iter().zip(call.clone().into_locks()).enumerate()
+        {
+            let after = state.take_snapshot(&keys, time);
+            let replication_id = Rc::clone(&state.replication_id);
+            if let Some(known) = state.watched.iter_mut().find(|known| known.keys == keys) {
+                let granted = Granted { number: when, replication_id };
+                let of_one = OfOne { call, place, token: &token };
+                known.watch.judge_plain(&of_one, part, (before, &after), &value, granted);
+            }
         }
         state.forget_seen();
         Ok(value)
@@ -620,7 +621,7 @@ impl Server {
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
         if call.script().is_none() {
             let run = |part| self.execute_plain(now, call, part);
-            return combine(call.token(), Plain::ALL.map(run).into());
+            return combine(call, Plain::ALL.map(run).into());
         }
         let time = self.time(now);
         let mut state = self.0.borrow_mut();

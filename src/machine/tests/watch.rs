@@ -218,6 +218,14 @@ impl Executed<'_> {
     }
 }
 
+/// One of the locks of a call of plain commands.
+pub(super) struct OfOne<'a> {
+    pub(super) call: &'a Call,
+    /// The lock's place among those of the call.
+    pub(super) place: usize,
+    pub(super) token: &'a Token,
+}
+
 impl Watch {
     /// Records the first rule that a call breaks.
     pub(super) fn judge(&mut self, done: &Executed<'_>) {
@@ -307,14 +315,15 @@ impl Watch {
     /// Records the first rule that a plain command breaks.
     pub(super) fn judge_plain(
         &mut self,
-        call: &Call,
+        of_one: &OfOne<'_>,
         part: Plain,
         (before, after): (&Snapshot, &Snapshot),
         value: &Value,
         granted: Granted,
     ) {
-        let verdict = self.plain(call, part, (before, after), value, granted);
+        let verdict = self.plain(of_one, part, (before, after), value, granted);
         if let (Err(broken), None) = (verdict, &self.violation) {
+            let call = of_one.call;
             self.violation =
                 Some(format!("{broken}: {part:?} {call:?}\n  {before:?}\n  {after:?}"));
         }
@@ -322,18 +331,24 @@ impl Watch {
 
     fn plain(
         &mut self,
-        call: &Call,
+        of_one: &OfOne<'_>,
         part: Plain,
         (before, after): (&Snapshot, &Snapshot),
         value: &Value,
         granted: Granted,
     ) -> Result<(), String> {
-        let Call::Take { token, ttl, block, .. } = call else { return Ok(()) };
+        let OfOne { call, place, token } = *of_one;
+        let (ttl, block, several) = match call {
+            Call::Take { ttl, block, .. } => (ttl, u64::from(*block), false),
+            Call::TakeAll { ttl, .. } => (ttl, call.locks() as u64, true),
+            _ => return Ok(()),
+        };
+        let is_taken = before.value.is_none() && (!several || *value == Value::Int(1));
         let owner = owner_of(token);
         // Others may have come between the commands, and have gone: their mark stays.
         let keeps = before.value.as_deref().map(bare) == Some(token.as_str());
         let expected = match part {
-            Plain::Set if before.value.is_none() => {
+            Plain::Set if is_taken => {
                 self.granted.insert(owner.to_owned(), granted);
                 self.thefts.taken(owner);
                 self.by_plain.insert(owner.to_owned());
@@ -356,9 +371,11 @@ impl Watch {
                 before.clone()
             }
             Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
-                let last = before.raw_counter().unwrap_or(0) + u64::from(*block);
+                let last = before.raw_counter().unwrap_or(0) + block;
                 if self.by_plain.contains(owner) && keeps {
-                    self.reserved.insert(owner.to_owned(), last);
+                    // Each of several locks has one of the fences.
+                    let own = if several { last + 1 - block + place as u64 } else { last };
+                    self.reserved.insert(owner.to_owned(), own);
                 }
                 // What other code has raised issues no fence.
                 if !before.has_no_fences() {

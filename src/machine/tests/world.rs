@@ -107,6 +107,8 @@ pub(super) struct World {
     pub(super) pubsub_denied: bool,
     /// The server denies the plain commands that take a lock.
     pub(super) plain_denied: bool,
+    /// The server has no command that takes several locks.
+    pub(super) lacks_several: bool,
     /// Grants that wait for replicas.
     pub(super) confirms: VecDeque<TokenId>,
     /// The shard channels of the server.
@@ -263,6 +265,7 @@ impl World {
             unanswered_probes: None,
             pubsub_denied: false,
             plain_denied: false,
+            lacks_several: false,
             confirms: VecDeque::new(),
             shards: ShardSubscriber::default(),
             member: None,
@@ -449,7 +452,12 @@ impl World {
         self.event(Event::Connected {
             probe,
             risks: Vec::new(),
-            denied: Denied { pubsub, plain_commands, ..Denied::default() },
+            denied: Denied {
+                pubsub,
+                plain_commands,
+                several: self.lacks_several,
+                ..Denied::default()
+            },
         });
     }
 

@@ -110,6 +110,7 @@ impl Word {
     pub(super) const IFEQ: Self = Self("$4\r\nIFEQ\r\n");
     pub(super) const INCRBY: Self = Self("$6\r\nINCRBY\r\n");
     pub(super) const MGET: Self = Self("$4\r\nMGET\r\n");
+    pub(super) const MSETEX: Self = Self("$6\r\nMSETEX\r\n");
     pub(super) const NX: Self = Self("$2\r\nNX\r\n");
     pub(super) const PX: Self = Self("$2\r\nPX\r\n");
     pub(super) const SET: Self = Self("$3\r\nSET\r\n");
@@ -204,9 +205,9 @@ mod tests {
     fn a_word_is_written_like_any_part() {
         let [mut words, mut parts] = [Command::new(), Command::new()];
         words.arg(Word::EVALSHA).arg(Word::INCRBY).arg(Word::MGET).arg(Word::NX).arg(Word::PX);
-        words.arg(Word::SET).arg(Word::IFEQ).arg(CounterKey::Server);
+        words.arg(Word::SET).arg(Word::IFEQ).arg(Word::MSETEX).arg(CounterKey::Server);
         parts.arg("EVALSHA").arg("INCRBY").arg("MGET").arg("NX").arg("PX");
-        parts.arg("SET").arg("IFEQ").arg(COUNTER);
+        parts.arg("SET").arg("IFEQ").arg("MSETEX").arg(COUNTER);
         assert_eq!((words.bytes, words.count), (parts.bytes, parts.count));
     }
 

@@ -75,6 +75,8 @@ enum Expected {
     Together(Callers),
     /// The replies to the commands that take a lock.
     Take(RequestId, Token),
+    /// The same, for several locks.
+    TakeAll(RequestId, Box<[Token]>),
     /// The push that confirms a change of subscriptions, or an error.
     Subscription(Arc<str>, bool),
 }
@@ -164,9 +166,13 @@ impl Link {
                     self.expected.push_back(Expected::Asking);
                 }
                 self.write(call, *send_mode);
-                self.expected.push_back(match call.script() {
-                    Some(script) => Expected::Reply(*request, script),
-                    None => Expected::Take(*request, call.token().clone()),
+                self.expected.push_back(match (call, call.script()) {
+                    (_, Some(script)) => Expected::Reply(*request, script),
+                    (Call::TakeAll { .. }, None) => {
+                        let locks = call.clone().into_locks();
+                        Expected::TakeAll(*request, locks.map(|(_, token)| token).collect())
+                    }
+                    (_, None) => Expected::Take(*request, call.token().clone()),
                 });
             }
         }
@@ -337,14 +343,18 @@ impl Link {
                 into.extend(answers.into_iter().map(|(id, answer)| Incoming::Reply(id, answer)));
             }
             Some(Expected::Take(request, token)) => {
-                self.replies.push(value);
-                if self.replies.len() < wire::Plain::ALL.len() {
+                if let Some(reply) = self.taken(value, std::slice::from_ref(&token)) {
+                    into.push(self.reply(request, reply));
+                } else {
                     self.expected.push_front(Expected::Take(request, token));
-                    return Ok(());
                 }
-                let reply = wire::taken(&token, &self.replies);
-                self.replies.clear();
-                into.push(self.reply(request, reply));
+            }
+            Some(Expected::TakeAll(request, tokens)) => {
+                if let Some(reply) = self.taken(value, &tokens) {
+                    into.push(self.reply(request, reply));
+                } else {
+                    self.expected.push_front(Expected::TakeAll(request, tokens));
+                }
             }
             Some(Expected::Subscription(channel, true)) => match value.extract_error() {
                 Ok(_) => into.push(Incoming::Listening(channel, true)),
@@ -362,6 +372,17 @@ impl Link {
 }
 
 impl Link {
+    /// The reply to the commands that take locks for `tokens`, once `value` is the last of theirs.
+    fn taken(&mut self, value: Value, tokens: &[Token]) -> Option<Result<Reply, Failure>> {
+        self.replies.push(value);
+        if self.replies.len() < wire::Plain::ALL.len() {
+            return None;
+        }
+        let reply = wire::taken(tokens, &self.replies);
+        self.replies.clear();
+        Some(reply)
+    }
+
     fn reply(&self, request: RequestId, mut reply: Result<Reply, Failure>) -> Incoming {
         if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
             origin.directory.redirect(failure, &origin.host);

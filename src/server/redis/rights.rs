@@ -34,6 +34,9 @@ pub(super) fn question(counters: Counters, channel: Option<&str>) -> Pipeline {
     // No value is there to be equal. A server that overlooked the condition would keep nothing for longer than a ms.
     let renewal = pipeline.cmd("SET").arg(probe::NO_KEY).arg(NO_COUNTER);
     renewal.arg("IFEQ").arg(NO_COUNTER).arg("PX").arg(1);
+    // Nor is the key there, of which XX is the condition.
+    let several = pipeline.cmd("MSETEX").arg(1).arg(probe::NO_KEY).arg(NO_COUNTER);
+    several.arg("XX").arg("PX").arg(1);
     pipeline
 }
 
@@ -63,6 +66,8 @@ pub(super) fn answered(
     };
     // Where the key is elsewhere, the words of the command are not looked at. What has one of these has all.
     let renewal = !runs(&next()).unwrap_or(delete != Delete::Script);
+    // A server looks where the key is only once it knows the command.
+    let several = runs(&next()) == Some(false);
     // Only a lack of the right to the key: fences of two counters have no order.
     let counter_denied = counter.as_ref().is_some_and(|refusal| refusal.code == "NOPERM");
     let counters = match counters {
@@ -78,7 +83,7 @@ pub(super) fn answered(
     });
     let clock = refused.clock.clone();
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
-    Ok((dialect, Denied { pubsub, plain_commands, clock, renewal }, refused))
+    Ok((dialect, Denied { pubsub, plain_commands, clock, renewal, several }, refused))
 }
 
 /// The advice for a manager without the common counter.
@@ -147,7 +152,7 @@ mod tests {
     /// The answers to all of it on Redis 8.4.
     fn answers() -> Vec<Value> {
         let (nil, one, zero) = (Value::Nil, Value::Int(1), Value::Int(0));
-        let all = [&nil, &nil, &one, &one, &one, &one, &one, &unknown(), &zero, &nil];
+        let all = [&nil, &nil, &one, &one, &one, &one, &one, &unknown(), &zero, &nil, &zero];
         all.map(Clone::clone).to_vec()
     }
 
@@ -167,12 +172,12 @@ mod tests {
     fn a_server_that_allows_all_gets_all() {
         let moved = || error("MOVED 1 127.0.0.1:7000");
         let read_only = error("READONLY You can't write against a read only replica.");
-        for [get, mget, delete, set] in [
-            [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0), Value::Nil],
-            [moved(), moved(), read_only, moved()],
+        for [get, mget, delete, set, several] in [
+            [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0), Value::Nil, Value::Int(0)],
+            [moved(), moved(), read_only, moved(), moved()],
         ] {
             let (probe, unknown) = (probed(["", "", ""]), unknown());
-            let values = vec![get, mget, probe, ONE, ONE, ONE, ONE, unknown, delete, set];
+            let values = vec![get, mget, probe, ONE, ONE, ONE, ONE, unknown, delete, set, several];
             assert_eq!(question(SLOTS, None).len(), values.len());
             let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
@@ -310,9 +315,26 @@ mod tests {
         ] {
             let mut values = answers();
             let text = format!("{delifeq:?} {delex:?} {set:?}");
-            values.splice(7.., [delifeq, delex, set]);
+            values.splice(7..10, [delifeq, delex, set]);
             let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.delete, denied.renewal), (delete, !renews), "{text}");
+        }
+    }
+
+    #[test]
+    fn several_locks_are_taken_at_once_where_the_server_knows_how() {
+        for (answer, knows) in [
+            (Value::Int(0), true),
+            (error("MOVED 1 127.0.0.1:7000"), true),
+            (error("READONLY You can't write against a read only replica."), true),
+            (unknown(), false),
+            (error("NOPERM User a has no permissions to run the 'msetex' command"), false),
+            (error("ERR syntax error"), false),
+        ] {
+            let mut values = answers();
+            values[10] = answer.clone();
+            let (_, denied, _) = answered(SLOTS, values).unwrap();
+            assert_eq!(denied.several, !knows, "{answer:?}");
         }
     }
 

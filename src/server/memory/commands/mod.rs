@@ -37,6 +37,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("incrby", strings::incrby),
     ("keys", keys::keys),
     ("mget", strings::mget),
+    ("msetex", strings::msetex),
     ("pexpire", expiry::pexpire),
     ("pexpireat", expiry::pexpireat),
     ("pttl", expiry::pttl),

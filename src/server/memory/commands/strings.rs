@@ -76,6 +76,32 @@ pub(super) fn set(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     Ok(before.unwrap_or(Value::Okay))
 }
 
+/// Sets all or, where the condition of one fails, none. Of Redis since 8.4, and of Valkey since 9.1.
+pub(super) fn msetex(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
+    let [count, rest @ ..] = args else { return Err(Fault::Arity) };
+    let invalid = fault("ERR invalid numkeys value");
+    let count = usize::try_from(integer(count)?).ok().filter(|count| *count > 0).ok_or(invalid)?;
+    let (pairs, options) = rest.split_at_checked(2 * count).ok_or(Fault::Arity)?;
+    let options = Options::read(options)?;
+    if options.get || options.only_if.is_some() {
+        return Err(SYNTAX);
+    }
+    let expires_at_ms = options.expires_at_ms(keyspace.now_ms())?;
+    let (pairs, _) = pairs.as_chunks::<2>();
+    for [key, _] in pairs {
+        let is_there = keyspace.entry(key).is_some();
+        if options.only_if_there.is_some_and(|wanted| wanted != is_there) {
+            return Ok(Value::Int(0));
+        }
+    }
+    for [key, value] in pairs {
+        let kept = keyspace.entry(key).and_then(|entry| entry.expires_at_ms);
+        let expires_at_ms = if options.keep_ttl { kept } else { expires_at_ms };
+        keyspace.put(key, Entry { datum: Datum::String(value.to_vec()), expires_at_ms });
+    }
+    Ok(Value::Int(1))
+}
+
 /// The options after key and value of SET.
 #[derive(Default)]
 struct Options<'a> {

@@ -18,7 +18,7 @@ pub(super) fn write_script(
     let Some(script) = call.script() else { return };
     command.begin_script(script, send_mode);
     match call {
-        Call::Take { .. } => command,
+        Call::Take { .. } | Call::TakeAll { .. } => command,
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
             command.push_queue_keys(keys, counters).arg(token);
             command.arg(*ttl).arg(*epoch).arg(&**inbox);

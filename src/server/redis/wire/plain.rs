@@ -28,44 +28,82 @@ pub(in crate::server) fn write_plain(
     part: Plain,
 ) {
     command.clear();
-    let Call::Take { keys, token, ttl, block } = call else { return };
-    match part {
-        Plain::Set => {
-            command.arg(Word::SET).arg(keys.lock()).arg(token);
-            command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+    match call {
+        Call::Take { keys, token, ttl, block } => match part {
+            Plain::Set => {
+                command.arg(Word::SET).arg(keys.lock()).arg(token);
+                command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+            }
+            Plain::Incrby => {
+                command.arg(Word::INCRBY).arg(keys.counter(counters)).arg(u64::from(*block));
+            }
+            Plain::Mget => {
+                let [.., waiting] = keys.side_keys();
+                command.arg(Word::MGET).arg(keys.lock()).arg(waiting);
+            }
+        },
+        Call::TakeAll { first, others, ttl } => {
+            let (count, locks) = (call.locks() as u64, std::iter::once(first).chain(others));
+            match part {
+                Plain::Set => {
+                    command.arg(Word::MSETEX).arg(count);
+                    for (keys, token) in locks {
+                        command.arg(keys.lock()).arg(token);
+                    }
+                    command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+                }
+                // They have one counter together: see `rights`.
+                Plain::Incrby => {
+                    command.arg(Word::INCRBY).arg(first.0.counter(counters)).arg(count);
+                }
+                Plain::Mget => {
+                    command.arg(Word::MGET);
+                    for (keys, _) in locks {
+                        let [.., waiting] = keys.side_keys();
+                        command.arg(keys.lock()).arg(waiting);
+                    }
+                }
+            }
         }
-        Plain::Incrby => {
-            command.arg(Word::INCRBY).arg(keys.counter(counters)).arg(u64::from(*block));
-        }
-        Plain::Mget => {
-            let [.., waiting] = keys.side_keys();
-            command.arg(Word::MGET).arg(keys.lock()).arg(waiting);
-        }
+        _ => {}
     }
 }
 
-/// The reply in those to the commands that take a lock for `token`. An error of the first decides; after an error of
-/// another the lock has no fence.
-pub(crate) fn taken(token: &Token, replies: &[Value]) -> Result<Reply, Failure> {
-    let [set, counter, lock] = replies else { return Err(Failure::Lost(NOT_RESP.to_owned())) };
-    Ok(Reply::Take(match (set, counter, lock) {
-        (Value::ServerError(error), ..) => {
-            return Err(error_reply(error));
-        }
-        (Value::Nil, _, Value::Array(values))
-            if matches!(values.as_slice(), [Value::BulkString(_), _]) =>
-        {
-            Take::Held
-        }
-        (Value::Nil, ..) => Take::Unseen,
-        (Value::Okay, Value::Int(last), Value::Array(values)) => match values.as_slice() {
-            [Value::BulkString(holder), Value::Nil] if is_token(holder, token) => {
-                unsigned(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
+/// The reply in those to the commands that take the locks of `tokens`, one or several. An error of the first decides; after
+/// an error of another no lock has a fence.
+pub(crate) fn taken(tokens: &[Token], replies: &[Value]) -> Result<Reply, Failure> {
+    let [set, counter, locks] = replies else { return Err(Failure::Lost(NOT_RESP.to_owned())) };
+    let values = if let Value::Array(values) = locks { values.as_slice() } else { &[] };
+    let mut pairs = values.chunks(2).zip(tokens);
+    Ok(Reply::Take(match (set, counter, locks) {
+        (Value::ServerError(error), ..) => return Err(error_reply(error)),
+        (Value::Nil | Value::Int(0), ..) => {
+            if pairs.any(|(pair, token)| is_held_by_another(pair, token)) {
+                Take::Held
+            } else {
+                Take::Unseen
             }
-            _ => Take::Overtaken,
-        },
+        }
+        (Value::Okay | Value::Int(1), Value::Int(last), Value::Array(_)) => {
+            let all = values.len() == 2 * tokens.len();
+            if all && pairs.all(|(pair, token)| is_held_alone(pair, token)) {
+                unsigned(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
+            } else {
+                Take::Overtaken
+            }
+        }
         _ => Take::Unfenced,
     }))
+}
+
+/// Whether a lock's value, and the key that exists while others wait for it, show another holder.
+fn is_held_by_another(pair: &[Value], token: &Token) -> bool {
+    matches!(pair, [Value::BulkString(holder), _] if !is_token(holder, token))
+}
+
+/// Whether they show that the token has the lock, and nobody waits.
+fn is_held_alone(pair: &[Value], token: &Token) -> bool {
+    matches!(pair, [Value::BulkString(holder), Value::Nil] if is_token(holder, token))
 }
 
 /// The length of the replies to the commands that take a lock, and what [`taken`] makes of them: without building values, if
@@ -117,7 +155,7 @@ mod tests {
                     for _ in Plain::ALL {
                         values.push(value(frames.next().unwrap().unwrap()).unwrap());
                     }
-                    let by_values = taken(&token, &values);
+                    let by_values = taken(std::slice::from_ref(&token), &values);
                     let Some((length, reply)) = taken_at_once(bytes.as_bytes(), &token) else {
                         let is_common = matches!(by_values, Ok(Reply::Take(Take::Taken { .. })));
                         assert!(!is_common, "{bytes:?}");
