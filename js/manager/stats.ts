@@ -86,6 +86,11 @@ export interface ServerAbilities {
   readonly pubsub: boolean;
   /** Whether locks may be taken by plain commands, which cost the server less than a script. */
   readonly plainCommands: boolean;
+  /**
+   * Whether the server tells at once when other code deletes a held lock, or when it loses one (`CLIENT TRACKING`, with RESP3).
+   * If not, the holder learns of it with its next renewal.
+   */
+  readonly tracking: boolean;
   /** The server's command for a compare-and-delete; `null` where a script does it. */
   readonly compareAndDelete: 'DELEX' | 'DELIFEQ' | null;
   /** The codes of the warnings about the server itself, as the present connection found it, such as `WARN_LOCK_EVICTION`. */

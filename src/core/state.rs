@@ -439,6 +439,9 @@ impl State {
                     self.stopped = true;
                     self.peers.iter_mut().for_each(|peer| peer.attempts.end_all());
                 }
+                Effect::Track { node, keys, token } => {
+                    self.peer(node).batch.push(Item::Track { keys, token });
+                }
                 Effect::StopConnecting { node } => self.peer(node).attempts.end_all(),
                 Effect::Notify(notices) => {
                     self.caller.tell(notices);

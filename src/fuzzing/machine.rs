@@ -514,6 +514,7 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
             denied: Denied {
                 pubsub: bytes.flag().then(|| "NOPERM".to_owned()),
                 plain_commands: bytes.flag().then(|| "NOPERM".to_owned()),
+                tracking: bytes.flag(),
                 ..Denied::default()
             },
         },
@@ -537,7 +538,9 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
 
 fn any_message(bytes: &mut Bytes<'_>) -> Message {
     let token = Token::new(bytes.pick(&[CLIENT, "x"]), bytes.number(), "");
-    match bytes.below(3) {
+    match bytes.below(5) {
+        3 => Message::Changed(lock(bytes)),
+        4 => Message::AllChanged,
         0 => Message::Freed(lock(bytes)),
         1 => Message::Taken(Taken { keys: lock(bytes), token, adopted: bytes.flag() }),
         _ => Message::Granted(vec![Grant {

@@ -38,6 +38,7 @@ impl Machine {
         self.servers.connected(&mut self.context, node, probe, risks, denied);
         self.opened_if_decided();
         self.resume(node);
+        self.track_anew(node);
     }
 
     pub(super) fn probed(&mut self, node: NodeId, probe: ServerProbe, sent: Mono) {

@@ -24,7 +24,7 @@ impl Machine {
             return;
         }
         if let Some(entry) = self.entries.get_mut(&id) {
-            let mut own_hold = None;
+            let (mut own_hold, mut marked) = (None, None);
             match finished.reply {
                 Ok(Reply::Take(Take::Held)) => {
                     self.contention.was_held(&entry.keys);
@@ -34,6 +34,8 @@ impl Machine {
                 }
                 Ok(Reply::Held(ref held)) => {
                     self.contention.was_held(&entry.keys);
+                    // The entry may have marked the lock of another caller here.
+                    marked = self.leases.tracked.of(&entry.keys);
                     self.queues.has_position(entry, held);
                     own_hold = entry.hold_of_owner(held);
                 }
@@ -50,6 +52,9 @@ impl Machine {
                 return self.send_entry_now(id);
             }
             self.entry_step(node, id, step);
+            if let Some(holder) = marked {
+                self.track(holder);
+            }
         }
     }
 

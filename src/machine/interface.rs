@@ -5,8 +5,8 @@ use super::stats::Stats;
 use crate::protocol::query::Page;
 use crate::protocol::survey::Survey;
 use crate::protocol::{
-    Call, Denied, Failure, Label, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, Reply,
-    RequestId, Risk, Routes, SendMode, ServerProbe, ServerTime, TokenId,
+    Call, Denied, Failure, Label, LeaseId, LockKeys, Message, Mode, Mono, NodeId, OpId, Refusal,
+    Reply, RequestId, Risk, Routes, SendMode, ServerProbe, ServerTime, Token, TokenId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -438,6 +438,16 @@ pub enum Effect {
     },
     /// Notify the operator of the manager.
     Notify(Notice),
+    /// Have the server tell when the key of a lock changes next ([`Message::Changed`]): at once, if the lock is free, or its
+    /// value is not `token`.
+    Track {
+        /// The server.
+        node: NodeId,
+        /// The keys of the lock.
+        keys: LockKeys,
+        /// The token that has the lock, if it is this manager's.
+        token: Option<Token>,
+    },
     /// Unsubscribe from a shard channel.
     Unlisten {
         /// The server.

@@ -8,6 +8,7 @@
 //! it is held, for a server that has lost the lock grants it to others.
 
 mod renewal;
+mod tracking;
 
 use super::boxed_map::BoxedMap;
 use super::context::Context;
@@ -16,6 +17,7 @@ use super::idle_locks::IdleLocks;
 use super::interface::{Effect, HoldTerms, LossReason};
 use super::request::Fallback;
 use super::timers::Timer;
+use super::tracked::{TRACKED_AFTER, Tracked, Tracking};
 use crate::protocol::{
     Call, Label, LeaseId, LockKeys, Mode, Mono, Reply, Script, Token, TokenId, drift, is_owner,
     lease_until, valid_until,
@@ -70,6 +72,7 @@ pub(super) struct Lease {
     pub(super) uncertain: bool,
     pub(super) origin: Origin,
     pub(super) renewed_by: RenewedBy,
+    pub(super) tracking: Tracking,
 }
 
 // The usual allocators waste nothing of a multiple of 16 bytes and eight more.
@@ -165,6 +168,7 @@ impl Lease {
             uncertain: false,
             origin: Origin::Plain,
             renewed_by: RenewedBy::Command,
+            tracking: Tracking::Off,
         }
     }
 
@@ -232,11 +236,17 @@ impl Lease {
     /// Schedules its next renewal, when two thirds of `ttl` are left. A lease that gets no longer, or not yet since its
     /// caller has extended it, is asked about after each third of the rest.
     fn plan_next_renewal(&mut self, now: Mono) {
+        let pause = self.until_renewal(now);
+        let is_young = self.tracking == Tracking::Young;
+        self.plan_renewal(now, now + if is_young { pause.min(TRACKED_AFTER) } else { pause });
+    }
+
+    /// The time until its renewal.
+    fn until_renewal(&self, now: Mono) -> Duration {
         let left = self.until.since(now) + drift(self.ttl());
         let question = left.max(self.ttl()) / 3;
         let renewal = left.saturating_sub(self.ttl() * 2 / 3);
-        let pause = if self.gets_longer() { question.min(renewal) } else { question };
-        self.plan_renewal(now, now + pause);
+        if self.gets_longer() { question.min(renewal) } else { question }
     }
 
     /// The lease that a renewal asks for: its length, or the rest of it, which may be more since its caller has extended it.
@@ -343,6 +353,7 @@ pub(super) struct Leases {
     /// The last request for more handoffs of each whole lock that is handed off.
     reservations: FxHashMap<TokenId, Reservation>,
     pub(super) idle: IdleLocks,
+    pub(super) tracked: Tracked,
     /// When the oldest unanswered ping was sent to JavaScript.
     pinged: Option<Mono>,
 }
@@ -447,6 +458,7 @@ impl Leases {
         if let Some(held) = self.by_token.get(&id) {
             self.idle.begin(now, held.keys.clone(), id);
         }
+        self.end_tracking(id, Tracking::Young);
         self.change(context, id, |held| {
             // Later it could not be handed off.
             held.kept_until = held.budget.until().min(end);

@@ -47,6 +47,7 @@ mod stats;
 #[cfg(feature = "core")]
 mod tests;
 mod timers;
+mod tracked;
 mod wait_queue;
 mod waiting_room;
 mod window;
@@ -294,8 +295,9 @@ impl Machine {
                 Owner::Entry(id) => self.send_entry(id),
                 Owner::OneShot(op) => self.send_one_shot(op),
                 Owner::Release(id) => self.send_release(id),
+                Owner::Renewal(id) => self.ask_about_notice(id),
                 // These never wait.
-                Owner::EntryBehind(_) | Owner::Renewal(_) | Owner::Reservation(_) => {}
+                Owner::EntryBehind(_) | Owner::Reservation(_) => {}
             }
         }
     }
@@ -328,6 +330,8 @@ impl Machine {
             Event::Discovered(routes) => self.discovered(routes),
             Event::Listening { channel, on } => self.listening(node, &channel, on),
             Event::Probed { probe, sent } => self.probed(node, probe, sent),
+            Event::Message(Message::Changed(keys)) => self.changed(&keys),
+            Event::Message(Message::AllChanged) => self.all_changed(node),
             Event::Message(Message::Freed(keys)) => self.freed(&keys),
             Event::Message(Message::Granted(grants)) => {
                 for grant in &grants {

@@ -7,6 +7,7 @@ use super::one_shot;
 use super::one_shot::{OneShot, Purpose};
 use super::request::Finished;
 use super::timers::{Owner, Timer};
+use super::tracked::Tracking;
 use crate::protocol::{
     Call, Label, LeaseId, LockKeys, Mode, Mono, OpId, Reply, ServerTime, Token, TokenId,
     valid_until,
@@ -150,6 +151,7 @@ impl Machine {
         // From now on requests for the lease are for a share; they also extend the whole lock while the downgrade is not
         // executed. A share keeps its terms, which its token tells.
         let mode = if held.mode.is_shared() { held.mode } else { Mode::SHARED };
+        self.leases.end_tracking(lease.token_id(), Tracking::Off);
         self.leases.change(&mut self.context, lease.token_id(), |held| held.mode = mode);
         let call = Call::Downgrade { keys, token, epoch, fence };
         self.begin_one_shot(op, call, Purpose::Downgrade(lease));

@@ -55,6 +55,8 @@ pub(super) struct ServerData {
     pub(super) refuses_plain_renewals: bool,
     /// It takes several locks by a script alone.
     pub(super) refuses_several: bool,
+    /// It tells of changed keys.
+    pub(super) tells: bool,
     /// The last fence that its counter is known to have issued.
     last_fence: u64,
     /// The number of that replication id, see [`super::servers::Servers::learn`].

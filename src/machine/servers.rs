@@ -204,6 +204,7 @@ impl Servers {
         }
         server.data.refuses_plain_renewals = denied.renewal;
         server.data.refuses_several = denied.several;
+        server.data.tells = !denied.tracking;
         server.data.denies_clock = denied.clock.is_some();
         if let Some(why) = denied.clock {
             // Without a wait queue no lock is granted by a message.
@@ -411,6 +412,12 @@ impl Servers {
             self.at(node).connection.end();
             context.push(Effect::Disconnect { node, abort: false });
         }
+    }
+
+    /// All tell of changed keys.
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn tell(&mut self) {
+        self.list.iter_mut().for_each(|server| server.data.tells = true);
     }
 
     #[cfg(all(test, feature = "core"))]

@@ -119,6 +119,7 @@ pub struct ManagerStats {
 
 /// The abilities of a connected server, see `Abilities` of the servers.
 #[napi(object)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub struct ServerAbilities {
     /// Its name for people.
     pub server: String,
@@ -130,6 +131,8 @@ pub struct ServerAbilities {
     pub pubsub: bool,
     /// Whether locks may be taken by plain commands.
     pub plain_commands: bool,
+    /// Whether it tells at once of changed keys.
+    pub tracking: bool,
     /// Its command for a compare-and-delete; null if a script does it.
     pub compare_and_delete: Either<String, Null>,
     /// The codes of the warnings about it.
@@ -146,6 +149,7 @@ impl From<Abilities> for ServerAbilities {
             clock,
             pubsub,
             plain_commands,
+            tracking,
             compare_and_delete,
             risks,
             refused,
@@ -159,6 +163,7 @@ impl From<Abilities> for ServerAbilities {
             clock,
             pubsub,
             plain_commands,
+            tracking,
             compare_and_delete: match compare_and_delete {
                 Some(command) => Either::A(command.to_owned()),
                 None => Either::B(Null),

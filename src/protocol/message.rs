@@ -1,4 +1,4 @@
-//! The messages that scripts publish to managers.
+//! The messages to managers.
 
 use crate::protocol::clock::ServerTime;
 use crate::protocol::keys::LockKeys;
@@ -7,9 +7,13 @@ use crate::protocol::token::Token;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A published message.
+/// A message to a manager: all but those about changed keys, which are the server's own, are published by scripts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
+    /// The key of a tracked lock has changed, or the server forgets that it is tracked.
+    Changed(LockKeys),
+    /// The same of every lock that is tracked there.
+    AllChanged,
     /// A lock of a quorum may be free.
     Freed(LockKeys),
     /// The locks or shares that one call granted to one process.

@@ -16,6 +16,8 @@ pub struct Denied {
     pub renewal: bool,
     /// The plain command that takes several locks; many servers have none.
     pub several: bool,
+    /// Telling of changed keys (`CLIENT TRACKING`), which takes RESP3.
+    pub tracking: bool,
 }
 
 /// A server's answer to a probe: its clock, and the identity of its data.

@@ -13,6 +13,7 @@ pub enum Resp {
 
 /// The abilities of a connected server. Its locks work without any of them, some more slowly.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub struct Abilities {
     /// The server's name for people.
     pub server: String,
@@ -24,6 +25,8 @@ pub struct Abilities {
     pub pubsub: bool,
     /// Whether locks may be taken by plain commands.
     pub plain_commands: bool,
+    /// Whether it tells at once of held locks that other code deletes, and of those that it loses.
+    pub tracking: bool,
     /// Its command for a compare-and-delete; none if a script does it.
     pub compare_and_delete: Option<&'static str>,
     /// Why locks are less safe there than they could be.

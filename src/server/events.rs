@@ -2,8 +2,8 @@
 
 use super::{Abilities, Login};
 use crate::protocol::{
-    Call, Denied, Failure, Message, Mono, Refusal, Reply, RequestId, Risk, SendMode, ServerProbe,
-    TokenId,
+    Call, Denied, Failure, LockKeys, Message, Mono, Refusal, Reply, RequestId, Risk, SendMode,
+    ServerProbe, Token, TokenId,
 };
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -41,6 +41,13 @@ pub(crate) enum Item {
     Probe {
         /// The time of sending.
         sent: Mono,
+    },
+    /// Have the server tell when the key of a lock changes next, and tell at once if the lock is free, or not of `token`.
+    Track {
+        /// The keys of the lock.
+        keys: LockKeys,
+        /// The token that has the lock; none if any other may have it.
+        token: Option<Token>,
     },
     /// Call a script.
     Call {

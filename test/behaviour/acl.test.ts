@@ -24,6 +24,8 @@ const GIVEN = user.rules.filter((rule) => /^[~&+]/.test(rule));
 /** The consequences that the page names of a lack of these rights; without any other right the user is refused. */
 const DEGRADED: Readonly<Record<string, string>> = {
   '+client|setname': 'works, has no name, warns of WARN_LOCK_EVICTION',
+  '+client|tracking': 'works, is called here, warns of WARN_LOCK_EVICTION, is told nothing',
+  '+client|caching': 'works, is called here, warns of WARN_LOCK_EVICTION, is told nothing',
   '+info': 'works, is called here, warns of nothing',
   '+publish': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_POLLING',
   '+pubsub|numsub': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_POLLING',
@@ -68,7 +70,8 @@ async function tryOut(rules: readonly string[]): Promise<string> {
     await share(here, there);
     await until(() => warnings.size > 0 || !rules.includes('+info'), 'the warnings');
     const told = [...warnings].sort().join(' and ') || 'nothing';
-    return `works, ${named ? 'is called here' : 'has no name'}, warns of ${told}`;
+    const tells = here.stats().servers[0]?.tracking ? '' : ', is told nothing';
+    return `works, ${named ? 'is called here' : 'has no name'}, warns of ${told}${tells}`;
   } catch (error) {
     const { code, serverCode } = error as { code?: string; serverCode?: string };
     return `${code} ${serverCode}`;

@@ -45,7 +45,13 @@ function allowed(
   return first as Omit<ServerAbilities, 'server' | 'compareAndDelete' | 'refused' | 'risks'>;
 }
 
-const ALL = { protocol: 2, clock: true, pubsub: true, plainCommands: true } as const;
+const ALL = {
+  protocol: 2,
+  clock: true,
+  pubsub: true,
+  plainCommands: true,
+  tracking: false,
+} as const;
 
 /** The waiter of `waiter` gets the lock by a message: it would poll only at the end of the lease. */
 async function isHandedOver(holder: LockManager, waiter: LockManager, name: string): Promise<void> {

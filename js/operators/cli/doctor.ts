@@ -135,13 +135,14 @@ async function trial({ target, options, source }: Where, name: string): Promise<
 
 /** The abilities of a server that the trial found. */
 function abilities(allowed: ServerAbilities): Finding {
-  const { server, protocol, clock, pubsub, plainCommands, compareAndDelete } = allowed;
+  const { server, protocol, clock, pubsub, plainCommands, tracking, compareAndDelete } = allowed;
   const able = (is: boolean, what: string) => `${is ? '' : 'no '}${what}`;
   const message = [
     `RESP${protocol}${protocol === 2 ? ' (messages on a second connection)' : ''}`,
     able(clock, 'clock in scripts'),
     able(pubsub, 'messages'),
     able(plainCommands, 'plain commands'),
+    tracking ? 'tracking' : 'no tracking (a lost lock is noticed with its renewal)',
     `compare-and-delete by ${compareAndDelete ?? 'script'}`,
   ].join(', ');
   return { server, check: 'abilities', level: 'ok', message };

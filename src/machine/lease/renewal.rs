@@ -7,6 +7,7 @@ use crate::machine::handoff::Reservation;
 use crate::machine::interface::{Effect, HoldTerms, LossReason, Outcome};
 use crate::machine::request::{CallError, Fallback, Finished};
 use crate::machine::timers::{Owner, Timer};
+use crate::machine::tracked::Tracking;
 use crate::protocol::{
     Call, LeaseId, LockKeys, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
     valid_until,
@@ -17,9 +18,13 @@ impl Machine {
     /// Begins a granted lease, and schedules its renewal and its end.
     pub(in crate::machine) fn begin_lease(&mut self, mut held: Lease, terms: HoldTerms) {
         let id = held.id.token_id();
+        let data = self.servers.data_of(&held.keys);
+        held.data_number = data.number;
+        if data.tells && !held.mode.is_shared() {
+            held.tracking = Tracking::of_new(self.leases.tracked.has_room());
+        }
         held.begin_hold(self.context.now, terms);
         held.plan_next_renewal(self.context.now);
-        held.data_number = self.servers.data_of(&held.keys).number;
         self.context.stats.acquired += u64::from(held.origin != Origin::Foreign);
         self.context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.context.timers.set(Timer::Lease(id), held.plan().0);
@@ -31,6 +36,9 @@ impl Machine {
     pub(in crate::machine) fn remove_lease(&mut self, id: TokenId) -> Option<Lease> {
         let held = self.leases.by_token.remove(&id);
         if let Some(held) = &held {
+            if let Tracking::On(_) = held.tracking {
+                self.leases.tracked.remove(&held.keys);
+            }
             self.context.timers.clear(Timer::Lease(id));
             self.servers.forget(&mut self.context, Owner::Renewal(id));
             if self.leases.reservations.remove(&id).is_some() {
@@ -56,7 +64,9 @@ impl Machine {
             }
             Plan::LeaseEnd => self.leases.end(id),
             Plan::Renewal => {
-                self.renewal_due(id);
+                if !self.tracking_due(id) {
+                    self.renewal_due(id);
+                }
                 None
             }
         }
@@ -143,7 +153,7 @@ impl Machine {
             // A request that was lost with its connection waits for a retry, which is not soon enough.
             let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
             let doubted = held.data_number != data_number || held.notice.is_some();
-            here && !self.servers.is_open(Owner::Renewal(id)) && (unsent || doubted)
+            here && !self.servers.is_under_way(Owner::Renewal(id)) && (unsent || doubted)
         };
         let waiting = self.leases.by_token.iter().filter(|(id, held)| waits(**id, held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -253,6 +263,7 @@ impl Machine {
                 .push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         }
         self.context.timers.set(Timer::Lease(id), held.plan().0);
+        self.track(id);
     }
 
     /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
@@ -297,7 +308,7 @@ impl Machine {
 
     /// Asks whether a message is true, unless a request is open. Messages must neither lengthen a lease, as of a
     /// process that hangs, nor delay a due renewal, however many come.
-    fn ask_about_notice(&mut self, id: TokenId) {
+    pub(in crate::machine) fn ask_about_notice(&mut self, id: TokenId) {
         let Some(held) = self.leases.get(id) else { return };
         if held.asked || held.notice.is_none() {
             return;
@@ -349,6 +360,8 @@ impl Machine {
     ) {
         let Some(held) = self.leases.get(id) else { return };
         let (lease, outdated) = (held.id, self.servers.data_of(&held.keys).is_outdated(fence));
+        // It has written the key. To be told in the midst of many short holds is not worth a command for each.
+        self.leases.end_tracking(id, Tracking::Later);
         self.confirm_lease(id, finished.sent, finished.ttl);
         let Some(reservation) = self.leases.reservations.get_mut(&id) else { return };
         if outdated || !alone {

@@ -1,7 +1,8 @@
 //! Candidacies: what the servers of a quorum were asked for each token of the machine.
 
 use super::ballot::{Ballot, Vote};
-use crate::protocol::{Call, LockKeys, RequestId, TOKEN_PREFIX, Token};
+use crate::machine::interface::Effect;
+use crate::protocol::{Call, LockKeys, NodeId, RequestId, TOKEN_PREFIX, Token};
 use rustc_hash::FxHashMap;
 
 /// One attempt of a token, on all servers: its value there is `token.attempt`.
@@ -54,6 +55,11 @@ impl Candidacy {
     ) -> NodeRequest {
         let call = call(self.keys.clone(), self.token.clone());
         NodeRequest { call, owner: self.owner.clone(), attempt: self.attempt, ballot }
+    }
+
+    /// Has a server tell when it no longer carries the attempt.
+    pub(super) fn tracking(&self, node: NodeId) -> Effect {
+        Effect::Track { node, keys: self.keys.clone(), token: Some(self.token.clone()) }
     }
 }
 

@@ -190,9 +190,9 @@ impl Quorum {
 
     fn event(&mut self, node: usize, event: Event) {
         match event {
-            Event::Connected { probe, risks, .. } => {
+            Event::Connected { probe, risks, denied } => {
                 self.replaced(node);
-                self.servers.connected(&mut self.context, node, probe, risks);
+                self.servers.connected(&mut self.context, node, probe, risks, &denied);
                 self.channels.connected(&mut self.context, node);
                 self.withdrawals.connected(&mut self.context, node);
                 if self.servers.has_majority() {
@@ -216,7 +216,9 @@ impl Quorum {
                     self.tell_event(Event::Message(Message::Freed(keys)));
                 }
             }
-            Event::Message(Message::Freed(_)) | Event::Heartbeat(_) => self.tell_event(event),
+            // One server alone ends no lock, but a majority may have lost it.
+            Event::Message(Message::Changed(_) | Message::AllChanged | Message::Freed(_))
+            | Event::Heartbeat(_) => self.tell_event(event),
             // A quorum never asks for these.
             Event::Confirmed { .. }
             | Event::Discovered(_)
@@ -323,6 +325,12 @@ impl Quorum {
                 // The servers' replication ids do not matter: a majority remembers.
                 Effect::Probe { .. } => {}
                 Effect::Send { request, call, .. } => self.put_to_vote(request, call),
+                Effect::Track { token, .. } => {
+                    if let Some(it) = token.and_then(|owner| self.candidacies.get(&owner)) {
+                        let servers = &self.servers;
+                        servers.push_to_all_that_tell(&mut self.context, |node| it.tracking(node));
+                    }
+                }
                 Effect::Stop => {
                     // Open withdrawals have a moment more.
                     self.shutdown_effects.push(Effect::Stop);

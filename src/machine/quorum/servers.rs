@@ -40,6 +40,8 @@ struct Server {
     replication_id: Option<String>,
     /// Its uptime, and when it was read; none if it is not shown.
     uptime: Option<(Duration, Mono)>,
+    /// Whether it tells of changed keys.
+    tells: bool,
     /// Its clock, and a time before it was read or soon after; none before the first connection.
     clock: Option<(ServerTime, Mono)>,
 }
@@ -50,6 +52,7 @@ impl Servers {
             connection: Connection::new(),
             replication_id: None,
             uptime: None,
+            tells: false,
             clock: None,
         };
         let list = settings.servers.iter().map(new).collect();
@@ -64,6 +67,16 @@ impl Servers {
     pub(super) fn push_to_all_up(&self, context: &mut Context, effect: impl Fn(NodeId) -> Effect) {
         let up = self.all().filter(|node| self.list[*node].connection.is_up());
         context.effects.extend(up.map(|node| effect(node_id(node))));
+    }
+
+    /// The same to those that tell of changed keys.
+    pub(super) fn push_to_all_that_tell(
+        &self,
+        context: &mut Context,
+        effect: impl Fn(NodeId) -> Effect,
+    ) {
+        let tells = |node: &usize| self.list[*node].tells && self.list[*node].connection.is_up();
+        context.effects.extend(self.all().filter(tells).map(|node| effect(node_id(node))));
     }
 
     fn count(&self, is: impl Fn(&Connection<NodeRequest>) -> bool) -> usize {
@@ -255,8 +268,10 @@ impl Servers {
         node: usize,
         probe: ServerProbe,
         risks: Vec<Risk>,
+        denied: &Denied,
     ) {
         let server = &mut self.list[node];
+        server.tells = !denied.tracking;
         if server.connection.connected(context, node_id(node)) {
             context.push(Effect::Notify(Notice::Reconnected));
         }
@@ -382,7 +397,9 @@ impl Servers {
         self.opening = false;
         context.timers.clear(Timer::OpenDeadline);
         let probe = ServerProbe { replication_id: None, time: ServerTime::default(), uptime: None };
-        Event::Connected { probe, risks: Vec::new(), denied: Denied::default() }
+        let tells = self.list.iter().any(|server| server.tells);
+        let denied = Denied { tracking: !tells, ..Denied::default() };
+        Event::Connected { probe, risks: Vec::new(), denied }
     }
 
     /// By server, why it is not connected; empty if it is.

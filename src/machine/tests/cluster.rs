@@ -86,7 +86,8 @@ impl Crew {
             time: ServerTime::from_micros(1_700_000_000_000_000),
             uptime: None,
         };
-        self.event(node, Event::Connected { probe, risks: Vec::new(), denied: Denied::default() });
+        let denied = Denied { tracking: true, ..Denied::default() };
+        self.event(node, Event::Connected { probe, risks: Vec::new(), denied });
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
@@ -349,7 +350,8 @@ fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
     let later = ServerTime::from_micros(TIME.as_micros() + 5_000_000);
     let probe =
         ServerProbe { replication_id: Some("another".to_owned()), time: later, uptime: None };
-    crew.event(TWO, Event::Connected { probe, risks: Vec::new(), denied: Denied::default() });
+    let denied = Denied { tracking: true, ..Denied::default() };
+    crew.event(TWO, Event::Connected { probe, risks: Vec::new(), denied });
     crew.take();
     crew.acquire(2, LOW);
     let (_, request, ..) = crew.sent();

@@ -12,6 +12,7 @@ use crate::machine::one_shot::Purpose;
 use crate::machine::queue_entry::{Granted, Step};
 use crate::machine::request::Sent;
 use crate::machine::timers::Timer;
+use crate::machine::tracked::Tracking;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
@@ -175,6 +176,14 @@ pub(super) enum Defect {
     StolenAgain,
     /// A message about a theft is ignored.
     TheftUnheard,
+    /// A message that a key has changed ends the lease of its lock.
+    ChangeBelieved,
+    /// Only the first message about a lock is heard.
+    ChangeHeardOnce,
+    /// The server is asked once to track a key, and not after each renewal.
+    TrackedOnce,
+    /// The server is asked to track a key ahead of the renewal, whose write ends that.
+    TrackedAhead,
     /// A token is reused after its release was sent.
     TokenUsedAgain,
     /// A grant by message counts for its whole claim, however late it arrives.
@@ -345,6 +354,45 @@ pub(super) fn take_message(
     let granted = Granted { fence, until, since: now, pending_renewal, fast_path: false };
     machine.handle(now, out, |machine| machine.entry_step(node, id, Step::Granted(granted)));
     true
+}
+
+/// Whether a message that the keys of these leases have changed is not heard.
+pub(super) fn is_overheard(machine: &Machine, changed: &[TokenId]) -> bool {
+    let heard =
+        |id: &TokenId| machine.leases.get(*id).is_some_and(|it| it.tracking == Tracking::On(0));
+    Defect::ChangeHeardOnce.is_on() && !changed.is_empty() && !changed.iter().any(heard)
+}
+
+/// The server is not asked to track a key after an answer.
+pub(super) fn untrack(out: &mut Vec<Effect>) {
+    if Defect::TrackedOnce.is_on() || Defect::TrackedAhead.is_on() {
+        out.retain(|effect| !matches!(effect, Effect::Track { .. }));
+    }
+}
+
+/// What the server is asked to track ahead of a renewal.
+pub(super) fn track_ahead(machine: &Machine, call: &Call) -> Option<(LockKeys, Option<Token>)> {
+    let renews = matches!(call, Call::Extend { .. } | Call::Renew { .. });
+    let is_tracked = renews && !machine.tracked_leases(Some(call.keys())).is_empty();
+    (Defect::TrackedAhead.is_on() && is_tracked)
+        .then(|| (call.keys().clone(), Some(call.token().clone())))
+}
+
+/// Ends the leases whose keys have changed.
+pub(super) fn believe(
+    machine: &mut Machine,
+    now: Mono,
+    changed: &[TokenId],
+    out: &mut Vec<Effect>,
+) {
+    if Defect::ChangeBelieved.is_on() {
+        machine.handle(now, out, |machine| {
+            for id in changed {
+                let loss = machine.leases.denied(*id);
+                machine.lose_if(loss);
+            }
+        });
+    }
 }
 
 /// Changes the machine's requests and leases before a reply.

@@ -29,6 +29,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         Change::Machine(Defect::ForeignReleased),
     ),
+    // Changed keys.
+    (
+        "a message that a key has changed ends the lease of its lock",
+        Kind::Steady,
+        Change::Machine(Defect::ChangeBelieved),
+    ),
+    (
+        "only the first message that a key has changed is heard",
+        Kind::Steady,
+        Change::Machine(Defect::ChangeHeardOnce),
+    ),
     // Owners.
     (
         "a release compares the owner, and not its hold",

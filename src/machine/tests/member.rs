@@ -282,10 +282,15 @@ impl World {
             if !self.server.knows(script, self.with_source.remove(&request)) {
                 return Some(Err(Failure::NoScript));
             }
-            destination.execute(self.now, call)
+            self.server.set_caller(Some(self.subscriber));
+            let reply = destination.execute(self.now, call);
+            self.server.set_caller(None);
+            reply
         } else {
             let part = Plain::ALL[self.taking.len()];
+            self.server.set_caller(Some(self.subscriber));
             self.taking.push(destination.execute_plain(self.now, call, part));
+            self.server.set_caller(None);
             if self.taking.len() < Plain::ALL.len() {
                 return None;
             }
@@ -515,6 +520,7 @@ pub(super) fn node_of(effect: &Effect) -> Option<NodeId> {
         | Effect::Probe { node, .. }
         | Effect::Send { node, .. }
         | Effect::StopConnecting { node }
+        | Effect::Track { node, .. }
         | Effect::Unlisten { node, .. } => Some(*node),
         _ => None,
     }

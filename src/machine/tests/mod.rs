@@ -48,6 +48,7 @@ mod snapshot;
 mod steps;
 mod theft_rules;
 mod thefts;
+mod told;
 mod values;
 mod waiting;
 mod watch;

@@ -3,7 +3,7 @@
 use super::simulator::Simulation;
 use super::snapshot::Snapshot;
 use crate::machine::Event;
-use crate::protocol::{Call, Intent};
+use crate::protocol::{Call, Intent, Message};
 use std::collections::BTreeSet;
 
 impl Simulation {
@@ -88,6 +88,24 @@ impl Simulation {
         if self.reachable(who) && self.processes[who].world.receive_one() {
             self.note(who, format_args!("gets a message"));
         }
+        if self.tells && self.reachable(who) && self.processes[who].world.up {
+            self.tell_at_random(who);
+        }
+    }
+
+    /// A server tells of a change twice, or of one that is none: it forgets keys, and those of other databases have the same
+    /// names.
+    fn tell_at_random(&mut self, who: usize) {
+        let message = match self.rng.u32(..8) {
+            0..2 => {
+                let lock = self.any_lock();
+                Message::Changed(self.locks[lock].keys.clone())
+            }
+            2 => Message::AllChanged,
+            _ => return,
+        };
+        self.note(who, format_args!("is told of a change: {message:?}"));
+        self.processes[who].world.event(Event::Message(message));
     }
 
     pub(super) fn arrive_late(&mut self) {

@@ -361,6 +361,10 @@ impl Simulation {
         if self.nodes[node].server.take_woken(connection.subscriber) || told {
             self.processes[who].event(node, Event::Message(Message::Freed(World::keys())));
         }
+        let subscriber = self.processes[who].connections[node].subscriber;
+        while let Some(message) = self.nodes[node].server.next_mail(subscriber) {
+            self.processes[who].event(node, Event::Message(message));
+        }
     }
 
     fn pass_some(&mut self) {

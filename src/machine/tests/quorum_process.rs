@@ -7,7 +7,7 @@ use super::server::Server;
 use crate::machine::{
     Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Protocol, Quorum, RequestId, SendMode,
 };
-use crate::protocol::{Call, Failure, Mono, Reply, Token};
+use crate::protocol::{Call, Failure, Message, Mono, Reply, Token};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request in flight.
@@ -101,6 +101,12 @@ impl Process {
                 self.event(index(node), Event::Listening { channel, on: true });
             }
             Effect::Ping => self.event(0, Event::Heartbeat(self.now)),
+            Effect::Track { node, keys, token } => {
+                let subscriber = self.connections[index(node)].subscriber;
+                if self.servers[index(node)].track(self.now, &keys, token.as_ref(), subscriber) {
+                    self.event(index(node), Event::Message(Message::Changed(keys)));
+                }
+            }
             Effect::Send { node, request, call, send_mode } => {
                 let with_source = send_mode == SendMode::WithSource;
                 self.judge(index(node), request, &call, with_source);

@@ -37,6 +37,10 @@ struct State {
     /// The subscribers with a message that a lock of a quorum may be free.
     woken: Vec<u64>,
     next_subscriber: u64,
+    /// The locks whose keys are tracked: for whom, and how they were.
+    tracked: Vec<(LockKeys, u64, Vec<String>)>,
+    /// Who makes the present call, unless it comes late.
+    caller: Option<u64>,
     /// The locks whose calls are judged.
     watched: Vec<Watched>,
     /// The keys that have moved with their slot, during the move.
@@ -165,7 +169,7 @@ impl State {
         let (mut messages, mut taken) = (Vec::new(), Vec::new());
         for (_, message) in mail {
             match message {
-                Message::Freed(_) => {}
+                Message::Changed(_) | Message::AllChanged | Message::Freed(_) => {}
                 Message::Granted(grants) => messages.push(grants.clone()),
                 Message::Taken(lost) => taken.push(lost.clone()),
             }
@@ -211,6 +215,26 @@ impl State {
         count.is_some_and(|count| count != "0")
     }
 
+    /// The value and the end of a lock's key.
+    fn seen_of(&self, keys: &LockKeys, time: ServerTime) -> Vec<String> {
+        let mut seen = ask(&self.store, time, &["GET", keys.lock()]);
+        let left = ask(&self.store, time, &["PTTL", keys.lock()]).pop();
+        let left_ms = left.and_then(|left| left.parse::<u64>().ok());
+        seen.extend(left_ms.map(|left_ms| (left_ms + time.as_micros() / 1_000).to_string()));
+        seen
+    }
+
+    /// Tells of each tracked key that has changed, once; but not who has changed it.
+    fn tell(&mut self, time: ServerTime) {
+        for (keys, subscriber, before) in std::mem::take(&mut self.tracked) {
+            if self.seen_of(&keys, time) == before {
+                self.tracked.push((keys, subscriber, before));
+            } else if self.caller != Some(subscriber) {
+                self.mail.entry(subscriber).or_default().push_back(Message::Changed(keys));
+            }
+        }
+    }
+
     /// The messages to managers since the last call.
     fn take_mail(&mut self) -> Vec<(u64, Message)> {
         let mut mail = Vec::new();
@@ -245,6 +269,8 @@ impl Server {
             mail: BTreeMap::new(),
             woken: Vec::new(),
             next_subscriber: 0,
+            tracked: Vec::new(),
+            caller: None,
             watched: Vec::new(),
             moved: None,
             loading: false,
@@ -479,7 +505,10 @@ impl Server {
     /// Runs a plain command; returns its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
         self.0.borrow_mut().forget_seen();
-        self.ask(now, parts).pop()
+        let answer = self.ask(now, parts).pop();
+        let time = self.time(now);
+        self.0.borrow_mut().tell(time);
+        answer
     }
 
     /// The owner of the lock, without the has-waiters flag.
@@ -539,6 +568,9 @@ impl Server {
         let mut state = self.0.borrow_mut();
         state.forget_seen();
         state.store.flush();
+        for (_, subscriber, _) in std::mem::take(&mut state.tracked) {
+            state.mail.entry(subscriber).or_default().push_back(Message::AllChanged);
+        }
     }
 
     pub(super) fn save(&self) -> Entries {
@@ -547,9 +579,11 @@ impl Server {
 
     /// Restores data of an earlier moment.
     pub(super) fn restore(&self, now: Mono, entries: Entries) {
+        let time = self.time(now);
         let mut state = self.0.borrow_mut();
         state.forget_seen();
         state.store.restore(entries);
+        state.tell(time);
         for watched in &mut state.watched {
             watched.watch.thefts.forgotten = true;
             // These data may have an earlier grant of a token, or one by another server.
@@ -615,6 +649,7 @@ impl Server {
             }
         }
         state.forget_seen();
+        state.tell(time);
         Ok(value)
     }
 
@@ -642,7 +677,35 @@ impl Server {
         for (subscriber, message) in mail {
             state.mail.entry(subscriber).or_default().push_back(message);
         }
+        state.tell(time);
         reply
+    }
+
+    /// Tracks the key of a lock for a subscriber, as in [`Effect::Track`]. Returns whether it tells at once.
+    pub(super) fn track(
+        &self,
+        now: Mono,
+        keys: &LockKeys,
+        token: Option<&Token>,
+        subscriber: u64,
+    ) -> bool {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        state.forget_seen();
+        state.tell(time);
+        state.tracked.retain(|it| it.0 != *keys || it.1 != subscriber);
+        let seen = state.seen_of(keys, time);
+        let value = ask(&state.store, time, &["GET", keys.lock()]).pop();
+        state.tracked.push((keys.clone(), subscriber, seen));
+        let is = |value: &str| {
+            token.is_none_or(|token| value.strip_suffix('+').unwrap_or(value) == token.as_str())
+        };
+        !value.is_some_and(|value| is(&value))
+    }
+
+    /// Who makes the next calls; none if they come late.
+    pub(super) fn set_caller(&self, caller: Option<u64>) {
+        self.0.borrow_mut().caller = caller;
     }
 
     /// Takes the message that a lock may be free from a subscriber; false if there is none.
@@ -670,6 +733,7 @@ impl Server {
         state.forget_seen();
         state.store.unsubscribe(subscriber);
         state.mail.remove(&subscriber);
+        state.tracked.retain(|it| it.1 != subscriber);
     }
 
     /// Who listens to shard channels from now on, and who did before.

@@ -51,6 +51,7 @@ pub(super) enum Kind {
     Calm,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Simulation {
     pub(super) seed: u64,
     pub(super) rng: fastrand::Rng,
@@ -68,6 +69,8 @@ pub(super) struct Simulation {
     adopting: bool,
     /// Whether most callers want shares.
     pub(super) sharing: bool,
+    /// Whether the server tells of changed keys.
+    pub(super) tells: bool,
     /// The factor by which more time passes than usual.
     pace: u32,
     pub(super) now: Mono,
@@ -137,6 +140,8 @@ impl Simulation {
             busy: seed % 5 == 4,
             sharing: seed % 6 == 1,
             adopting: seed % 6 == 5,
+            // On several servers, written schedules do so.
+            tells: seed / 8 % 2 == 1 && kind != Kind::Cluster,
             actions: if seed & 2 == 0 { 105 } else { 102 },
             pace: if (seed / 16).is_multiple_of(4) { 5 } else { 1 },
             ttls_ms: if seed / 4 % 3 == 2 { &[10_000] } else { &[200, 1_000, 4_000, 10_000] },
@@ -228,6 +233,10 @@ impl Simulation {
         };
         if self.rng.u32(..3) == 0 || self.server.denies_counter() {
             world = world.by_scripts();
+        }
+        // In half of the schedules the server tells of changed keys.
+        if self.tells {
+            world.tells_from_now_on();
         }
         world.outcomes.clear();
         world.unanswered_probes = Some(VecDeque::new());

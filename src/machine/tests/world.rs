@@ -6,6 +6,7 @@ use super::owned;
 use super::server::Server;
 use super::snapshot::lone_share;
 use crate::machine::one_shot::Purpose;
+use crate::machine::timers::Owner;
 use crate::machine::{
     Command, Config, Denied, Effect, Event, HoldTerms, LeaseId, LossReason, Machine, Notice, OpId,
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
@@ -60,6 +61,8 @@ pub(super) struct World {
     pub(super) server: Server,
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
+    /// The keys that the server is to track, on their way to it, and who may have them.
+    pub(super) tracks: VecDeque<(LockKeys, Option<Token>)>,
     /// The replies to the plain commands of the oldest request, as far as they are executed.
     pub(super) taking: Vec<Result<Value, Failure>>,
     /// Executed, not answered yet.
@@ -109,6 +112,8 @@ pub(super) struct World {
     pub(super) plain_denied: bool,
     /// The server has no command that takes several locks.
     pub(super) lacks_several: bool,
+    /// The server tells it of changed keys.
+    pub(super) tells: bool,
     /// Grants that wait for replicas.
     pub(super) confirms: VecDeque<TokenId>,
     /// The shard channels of the server.
@@ -185,6 +190,19 @@ impl World {
         }
     }
 
+    /// A connected manager whose server tells it of changed keys.
+    pub(super) fn told() -> Self {
+        let mut world = Self::connected();
+        world.tells_from_now_on();
+        world
+    }
+
+    /// Its server tells it of changed keys.
+    pub(super) fn tells_from_now_on(&mut self) {
+        self.tells = true;
+        self.machine.servers.tell();
+    }
+
     /// The server takes no plain commands that would take a lock.
     pub(super) fn by_scripts(mut self) -> Self {
         self.plain_denied = true;
@@ -237,6 +255,7 @@ impl World {
             machine: Machine::new(config, 7),
             server: Server::new(),
             wire: VecDeque::new(),
+            tracks: VecDeque::new(),
             taking: Vec::new(),
             answers: VecDeque::new(),
             outcomes: BTreeMap::new(),
@@ -266,6 +285,7 @@ impl World {
             pubsub_denied: false,
             plain_denied: false,
             lacks_several: false,
+            tells: false,
             confirms: VecDeque::new(),
             shards: ShardSubscriber::default(),
             member: None,
@@ -371,11 +391,26 @@ impl World {
         if let Some(taken) = taken.as_ref().filter(|taken| taken.adopted && has(&taken.token)) {
             self.heard_adopted.insert(taken.token.clone());
         }
-        let unheard = taken.is_some() && Defect::TheftUnheard.is_on();
+        let changed = match &event {
+            Event::Message(Message::Changed(keys)) => self.machine.tracked_leases(Some(keys)),
+            Event::Message(Message::AllChanged) => self.machine.tracked_leases(None),
+            _ => Vec::new(),
+        };
+        let unheard = taken.is_some() && Defect::TheftUnheard.is_on()
+            || defects::is_overheard(&self.machine, &changed);
         let mut out = Vec::new();
         if !unheard {
             self.machine.handle_event(self.now, self.front(), event, &mut out);
         }
+        defects::believe(&mut self.machine, self.now, &changed, &mut out);
+        let ends = out.iter().any(|effect| matches!(effect, Effect::Lose { .. }));
+        assert!(changed.is_empty() || !ends, "a message that anything can cause has ended a lease");
+        let is_asked = |id: &TokenId| {
+            let (held, owner) = (self.machine.leases.get(*id), Owner::Renewal(*id));
+            let asks = self.machine.servers.is_under_way(owner);
+            held.is_none_or(|it| it.notice.is_some() && (asks || !self.up || !it.may_be_asked()))
+        };
+        assert!(changed.iter().all(is_asked), "a key has changed, and nobody asks about its lock");
         self.perform(out);
         let believes = taken.is_some_and(|taken| {
             self.machine.leases.all().any(|held| {
@@ -437,6 +472,7 @@ impl World {
         let at_once = sent_on.as_ref().is_some_and(|(script, token)| calls(ahead, *script, token));
         assert!(!at_once, "{sent_on:?} was sent on, and is sent on again without a pause");
         defects::unplan(&mut self.machine, elsewhere);
+        defects::untrack(&mut out);
         self.perform(out);
     }
 
@@ -456,6 +492,7 @@ impl World {
                 pubsub,
                 plain_commands,
                 several: self.lacks_several,
+                tracking: !self.tells,
                 ..Denied::default()
             },
         });
@@ -476,6 +513,7 @@ impl World {
         self.end_subscriptions();
         self.forget_refusals();
         self.answers.clear();
+        self.tracks.clear();
         self.confirms.clear();
         self.up = false;
         if let Some(probes) = &mut self.unanswered_probes {
@@ -540,7 +578,7 @@ impl World {
 
     /// Delivers the oldest message, if there is one.
     pub(super) fn receive_one(&mut self) -> bool {
-        if self.hear_one() {
+        if self.track_one() || self.hear_one() {
             return true;
         }
         let message = self.server.next_mail(self.subscriber);
@@ -549,6 +587,15 @@ impl World {
             self.event(Event::Message(message));
         }
         any
+    }
+
+    /// The server tracks the next key.
+    fn track_one(&mut self) -> bool {
+        let Some((keys, token)) = self.tracks.pop_front() else { return false };
+        if self.server.track(self.now, &keys, token.as_ref(), self.subscriber) {
+            self.event(Event::Message(Message::Changed(keys)));
+        }
+        true
     }
 
     /// Drops the messages in flight.
@@ -795,6 +842,10 @@ impl World {
                 self.note_send_mode(request, send_mode, &call);
                 self.last_sent = request;
                 self.server.sent(&call);
+                if let Some(ahead) = defects::track_ahead(&self.machine, &call) {
+                    self.tracks.push_back(ahead);
+                    self.track_one();
+                }
                 self.wire.push_back((request, call));
             }
             Effect::SetDeadline { lease, until: Some(until) } => {
@@ -811,6 +862,7 @@ impl World {
                     self.ended.insert(lease, until);
                 }
             }
+            Effect::Track { keys, token, .. } => self.tracks.push_back((keys, token)),
             Effect::Discover => self.asks_for_routes(),
             Effect::Listen { channel, .. } => self.want_channel(channel, true),
             Effect::Unlisten { channel, .. } => self.want_channel(channel, false),

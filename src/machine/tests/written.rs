@@ -3,7 +3,7 @@
 use super::defects::{self, Change, Defect, script};
 use super::{
     cluster, corners, fast_path, foreign, handoff, idling, messages, one_shots, order, owners,
-    renewal, values, waiting,
+    renewal, told, values, waiting,
 };
 use crate::protocol::script::Script;
 
@@ -12,6 +12,26 @@ pub(super) const KEEPS_FOREIGN: &str = "if redis.call('GET', lock_key) ~= value 
 
 /// Each defect, and the schedule that finds it.
 const WRITTEN: &[(&str, Change, fn())] = &[
+    (
+        "a message that a key has changed ends the lease of its lock",
+        Change::Machine(Defect::ChangeBelieved),
+        told::a_message_alone_ends_no_lease_and_one_is_not_the_last,
+    ),
+    (
+        "only the first message that a key has changed is heard",
+        Change::Machine(Defect::ChangeHeardOnce),
+        told::a_message_alone_ends_no_lease_and_one_is_not_the_last,
+    ),
+    (
+        "the server is to track a key once, and not again with each renewal",
+        Change::Machine(Defect::TrackedOnce),
+        told::a_holder_is_told_of_its_deleted_lock_however_often_it_was_renewed,
+    ),
+    (
+        "the server is to track a key ahead of the renewal, whose write ends that",
+        Change::Machine(Defect::TrackedAhead),
+        told::a_holder_is_told_of_its_deleted_lock_however_often_it_was_renewed,
+    ),
     (
         "the queue entry of a waiter whose late plain commands took the lock stays",
         script(

@@ -47,12 +47,20 @@ async fn shake_hands(
     let (probe, mut risks) = introduce(&mut dialogue, endpoint).await?;
     let (mut dialect, mut denied) = settle(&mut dialogue, endpoint, purpose).await?;
     let messages = subscribe(&mut dialogue, endpoint, &mut denied).await?;
+    if !denied.tracking && messages.is_some() {
+        // Its pushes come as arrays, which nothing tells from answers.
+        let mut off = Pipeline::new();
+        off.add_command(wire::tracking(false));
+        dialogue.ask(&off).await?;
+        denied.tracking = true;
+    }
     let mut abilities = Abilities {
         server: endpoint.address.to_string(),
         resp: dialogue.resp(),
         clock: denied.clock.is_none(),
         pubsub: denied.pubsub.is_none(),
         plain_commands: denied.plain_commands.is_none(),
+        tracking: !denied.tracking,
         compare_and_delete: dialect.delete.command(),
         risks: Vec::new(),
         refused: None,
@@ -123,7 +131,7 @@ async fn settle(
         Purpose::Quorum { .. } => Some(FREE_CHANNELS),
         Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
     };
-    let answers = dialogue.ask(&rights::question(counters, channel)).await?;
+    let answers = dialogue.ask(&rights::question(counters, channel, dialogue.resp())).await?;
     let (dialect, denied, refused) = rights::answered(counters, answers)?;
     let scripts = match purpose {
         Purpose::Quorum { .. } => &Script::OF_QUORUMS[..],

@@ -12,7 +12,8 @@ use super::together::{Apart, Callers, Sending, Together};
 use super::{Directory, tls, values, wire};
 use crate::faults;
 use crate::protocol::{
-    Call, Failure, Mono, Refusal, Reply, RequestId, Script, SendMode, Token, TokenId,
+    Call, Failure, LockKeys, Message, Mono, Refusal, Reply, RequestId, Script, SendMode, Token,
+    TokenId,
 };
 use crate::server::{Incoming, Item, Login};
 use redis::{PushKind, Value};
@@ -26,6 +27,8 @@ use tokio_rustls::rustls::ClientConnection;
 
 /// The buffers are kept from one turn to the next up to this size, in bytes.
 const KEPT: usize = 256 * 1024;
+/// `CLIENT CACHING YES`: the key that the next command reads is tracked.
+const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// An open connection. Dropping it closes it.
 pub(crate) struct Link {
@@ -65,12 +68,14 @@ pub(super) struct Origin {
 
 /// A reply that is to come.
 enum Expected {
-    /// The reply to ASKING.
-    Asking,
+    /// The reply to a command that concerns the next one.
+    Aside,
     /// The reply to AUTH.
     Login(oneshot::Sender<Result<(), Refusal>>),
     Probe(Mono),
     Reply(RequestId, Script),
+    /// The value of a lock whose key is tracked from now on, as in [`Item::Track`].
+    Tracked(LockKeys, Option<Token>),
     /// The one reply to several requests.
     Together(Callers),
     /// The replies to the commands that take a lock.
@@ -160,10 +165,17 @@ impl Link {
                 self.out.extend_from_slice(wire::probe_commands());
                 self.expected.push_back(Expected::Probe(*sent));
             }
+            Item::Track { keys, token } => {
+                self.out.extend_from_slice(CACHING);
+                self.expected.push_back(Expected::Aside);
+                self.command.clear();
+                self.command.arg("GET").arg(keys.lock()).write_to(&mut self.out);
+                self.expected.push_back(Expected::Tracked(keys.clone(), token.clone()));
+            }
             Item::Call { request, call, send_mode } => {
                 if matches!(send_mode, SendMode::Asking(_)) {
                     redis::cmd("ASKING").write_packed_command(&mut self.out);
-                    self.expected.push_back(Expected::Asking);
+                    self.expected.push_back(Expected::Aside);
                 }
                 self.write(call, *send_mode);
                 self.expected.push_back(match (call, call.script()) {
@@ -336,6 +348,19 @@ impl Link {
             Some(Expected::Reply(request, script)) => {
                 into.push(self.reply(request, wire::reply(script, value)));
             }
+            Some(Expected::Tracked(keys, token)) => {
+                let has_changed = match value {
+                    Value::Nil => true,
+                    Value::BulkString(value) => {
+                        token.is_some_and(|it| !wire::is_token(&value, &it))
+                    }
+                    // An error says nothing about the lock.
+                    _ => false,
+                };
+                if has_changed {
+                    into.push(Incoming::Message(Message::Changed(keys)));
+                }
+            }
             Some(Expected::Together(callers)) => {
                 let reply = wire::reply(Script::ChangeShares, value);
                 self.knows_changes &= reply != Err(Failure::NoScript);
@@ -365,7 +390,7 @@ impl Link {
                 }
             },
             // A subscription that could not be ended costs an unwanted message.
-            Some(Expected::Asking | Expected::Subscription(_, false)) => {}
+            Some(Expected::Aside | Expected::Subscription(_, false)) => {}
         }
         Ok(())
     }

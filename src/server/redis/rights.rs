@@ -4,6 +4,7 @@ use super::dialect::{Delete, Dialect};
 use super::probe::{self, Refused};
 use super::wire;
 use crate::protocol::{CounterKey, Counters, Denied, Failure, Refusal, WRONG_TYPE};
+use crate::server::Resp;
 use redis::{Pipeline, Value};
 
 /// A value that no counter has, so that a compare-and-delete with it deletes nothing.
@@ -15,7 +16,7 @@ const KEY_IN_VARIABLE: &str = "local key = KEYS[1] redis.pcall('EXISTS', key) re
 /// Whether the server lets this user read the counter, and run the commands of locks: also scripts, for a lock that no
 /// script can release must not be taken. And what it denies to scripts, which may publish to `channel`. Changes nothing:
 /// of the commands that only some servers have, no version tells, so each is tried where it finds nothing to change.
-pub(super) fn question(counters: Counters, channel: Option<&str>) -> Pipeline {
+pub(super) fn question(counters: Counters, channel: Option<&str>, resp: Resp) -> Pipeline {
     let key = match counters {
         Counters::Slots => CounterKey::Slot(0).to_string(),
         Counters::Server | Counters::Locks => CounterKey::Server.to_string(),
@@ -37,6 +38,11 @@ pub(super) fn question(counters: Counters, channel: Option<&str>) -> Pipeline {
     // Nor is the key there, of which XX is the condition.
     let several = pipeline.cmd("MSETEX").arg(1).arg(probe::NO_KEY).arg(NO_COUNTER);
     several.arg("XX").arg("PX").arg(1);
+    // A server tells of changed keys by pushes alone. Nothing is tracked that is not asked for.
+    if resp == Resp::Three {
+        pipeline.add_command(wire::tracking(true));
+        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+    }
     pipeline
 }
 
@@ -82,8 +88,10 @@ pub(super) fn answered(
         Counters::Server | Counters::Slots => why.to_string(),
     });
     let clock = refused.clock.clone();
+    let tracking = [next(), next()].iter().all(|answer| *answer == Value::Okay);
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
-    Ok((dialect, Denied { pubsub, plain_commands, clock, renewal, several }, refused))
+    let denied = Denied { pubsub, plain_commands, clock, renewal, several, tracking: !tracking };
+    Ok((dialect, denied, refused))
 }
 
 /// The advice for a manager without the common counter.
@@ -152,7 +160,9 @@ mod tests {
     /// The answers to all of it on Redis 8.4.
     fn answers() -> Vec<Value> {
         let (nil, one, zero) = (Value::Nil, Value::Int(1), Value::Int(0));
-        let all = [&nil, &nil, &one, &one, &one, &one, &one, &unknown(), &zero, &nil, &zero];
+        let (unknown, ok) = (unknown(), Value::Okay);
+        let all =
+            [&nil, &nil, &one, &one, &one, &one, &one, &unknown, &zero, &nil, &zero, &ok, &ok];
         all.map(Clone::clone).to_vec()
     }
 
@@ -177,8 +187,11 @@ mod tests {
             [moved(), moved(), read_only, moved(), moved()],
         ] {
             let (probe, unknown) = (probed(["", "", ""]), unknown());
-            let values = vec![get, mget, probe, ONE, ONE, ONE, ONE, unknown, delete, set, several];
-            assert_eq!(question(SLOTS, None).len(), values.len());
+            let mut values =
+                vec![get, mget, probe, ONE, ONE, ONE, ONE, unknown, delete, set, several];
+            assert_eq!(question(SLOTS, None, Resp::Two).len(), values.len());
+            values.extend([Value::Okay, Value::Okay]);
+            assert_eq!(question(SLOTS, None, Resp::Three).len(), values.len());
             let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
             assert_eq!((dialect.clock, denied), (true, Denied::default()));
@@ -335,6 +348,24 @@ mod tests {
             values[10] = answer.clone();
             let (_, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!(denied.several, !knows, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_tell_of_changed_keys_is_not_asked_to() {
+        let tracks = |values| {
+            let (_, denied, _) = answered(SLOTS, values).unwrap();
+            !denied.tracking
+        };
+        assert!(tracks(answers()));
+        assert!(!tracks(answers()[..11].to_vec()), "not asked, as with RESP2");
+        let denied = "NOPERM this user has no permissions to run the 'client|tracking' command";
+        for refused in 11..13 {
+            for text in [denied, "ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.", "ERR no"] {
+                let mut answers = answers();
+                answers[refused] = error(text);
+                assert!(!tracks(answers), "{text}");
+            }
         }
     }
 

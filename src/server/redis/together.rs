@@ -234,7 +234,7 @@ mod tests {
         let number = |id: RequestId| id.0;
         let all = apart.arrange(items)?.into_iter().map(|sending| match sending {
             Sending::Alone(Item::Call { request, .. }) => vec![number(*request)],
-            Sending::Alone(Item::Probe { .. }) => Vec::new(),
+            Sending::Alone(Item::Probe { .. } | Item::Track { .. }) => Vec::new(),
             Sending::Together(together) => {
                 let (_, callers) = together.call().unwrap();
                 callers.taking.into_iter().chain(callers.leaving).map(number).collect()

@@ -22,8 +22,10 @@ pub(super) use introduction::{
     server_time,
 };
 pub(super) use login::{
-    NAMING_COMMANDS, NOT_RESP, auth, is_without_resp3, login, spoken, stranger, subscription, value,
+    NAMING_COMMANDS, NOT_RESP, auth, is_without_resp3, login, spoken, stranger, subscription,
+    tracking, value,
 };
+pub(super) use plain::is_token;
 pub(in crate::server) use plain::write_plain;
 pub(crate) use plain::{Plain, taken, taken_at_once};
 pub(super) use published::{message, pushed};

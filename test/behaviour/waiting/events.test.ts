@@ -87,7 +87,13 @@ test('stats counts what was done, and tells what is under way', async () => {
   } = servers[0] ?? {};
   assert.deepEqual([name, protocol], [`127.0.0.1:${server.port}`, 3]);
   assert.equal(refused, null);
-  assert.deepEqual(allowed, { clock: true, pubsub: true, plainCommands: true, risks: [] });
+  assert.deepEqual(allowed, {
+    clock: true,
+    pubsub: true,
+    plainCommands: true,
+    tracking: true,
+    risks: [],
+  });
   assert.ok(handOffs.every(({ count }) => count === 0));
   assert.deepEqual(handOffs.at(-1)?.upTo, Number.POSITIVE_INFINITY);
 

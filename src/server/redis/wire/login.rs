@@ -99,6 +99,20 @@ pub(in crate::server::redis) fn subscription(command: &str, channels: &[Arc<str>
     command
 }
 
+/// The command that begins to track the keys that are asked for, or ends it. What this connection changes is not told.
+///
+/// Source: <https://redis.io/docs/latest/commands/client-tracking/>
+pub(in crate::server::redis) fn tracking(on: bool) -> Cmd {
+    let mut command = redis::cmd("CLIENT");
+    command.arg("TRACKING");
+    if on {
+        command.arg("ON").arg("OPTIN").arg("NOLOOP")
+    } else {
+        command.arg("OFF")
+    };
+    command
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::refused;

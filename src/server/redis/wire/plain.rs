@@ -127,7 +127,7 @@ fn line(bytes: &[u8]) -> Option<(i64, &[u8])> {
 }
 
 /// Whether a lock's value is `token`, with the mark or without.
-fn is_token(value: &[u8], token: &Token) -> bool {
+pub(in crate::server::redis) fn is_token(value: &[u8], token: &Token) -> bool {
     value.strip_suffix(b"+").unwrap_or(value) == token.as_str().as_bytes()
 }
 

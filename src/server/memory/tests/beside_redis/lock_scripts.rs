@@ -472,6 +472,7 @@ impl<'a> Round<'a> {
                 Message::Taken(taken) if taken.adopted => "adopted",
                 Message::Taken(_) => "stolen",
                 Message::Freed(_) => "a quorum",
+                Message::Changed(_) | Message::AllChanged => "no script publishes that",
             };
             self.seen.insert(seen.to_owned());
         }

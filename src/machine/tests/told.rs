@@ -1,0 +1,291 @@
+//! Holders that the server tells of changed keys.
+
+use super::world::{RENEWED, World, ms};
+use crate::machine::tracked::{TRACKED_MAX, Tracking};
+use crate::machine::{Command, Event, LeaseId, LossReason, NodeId, Wait};
+use crate::protocol::{Call, Message, Mode};
+
+/// A lock with a lease of 30 s, which is renewed every 10 s.
+fn holding(world: &mut World) -> LeaseId {
+    let op = world.acquire_held(30_000, Wait::Never, RENEWED);
+    world.settle();
+    world.lease(op).0
+}
+
+/// Lets time pass, with all that happens meanwhile.
+fn pass(world: &mut World, seconds: u64) {
+    for _ in 0..seconds * 10 {
+        world.pass(ms(100));
+        world.settle();
+    }
+}
+
+fn delete(world: &World) {
+    world.server.command(world.now, &["DEL", World::keys().lock()]);
+}
+
+fn requests(world: &World) -> u64 {
+    world.machine.context.stats.requests
+}
+
+#[test]
+pub(super) fn a_holder_is_told_of_its_deleted_lock_however_often_it_was_renewed() {
+    for (seconds, by_script) in [(2, false), (11, true), (25, false), (61, true)] {
+        let mut world = World::told();
+        world.machine.servers.at(NodeId::default()).data.refuses_plain_renewals = by_script;
+        let lease = holding(&mut world);
+        pass(&mut world, seconds);
+        assert!(world.lost.is_empty());
+        delete(&world);
+        world.settle();
+        assert_eq!(world.lost, [(lease, LossReason::Expired)], "after {seconds} s");
+    }
+}
+
+#[test]
+fn without_messages_a_holder_learns_of_its_deleted_lock_with_its_renewal() {
+    let mut world = World::connected();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    delete(&world);
+    world.settle();
+    assert!(world.lost.is_empty());
+    pass(&mut world, 9);
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn a_short_hold_is_not_tracked_and_a_longer_one_costs_no_request() {
+    let [mut told, mut silent] = [World::told(), World::connected()];
+    for (seconds, is_tracked) in [(0, false), (2, true), (5, true), (11, true), (21, true)] {
+        let asked = [&mut told, &mut silent].map(|world| {
+            let before = requests(world);
+            let lease = holding(world);
+            world.pass(ms(900));
+            pass(world, seconds);
+            assert_eq!(!world.machine.tracked_leases(None).is_empty(), world.tells && is_tracked);
+            world.release(lease);
+            world.settle();
+            requests(world) - before
+        });
+        assert_eq!(asked[0], asked[1], "{seconds} s");
+    }
+    assert_eq!(told.machine.tracked_leases(None), []);
+}
+
+#[test]
+pub(super) fn a_message_alone_ends_no_lease_and_one_is_not_the_last() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    for message in [Message::Changed(World::keys()), Message::AllChanged] {
+        let before = requests(&world);
+        world.event(Event::Message(message));
+        assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+        world.settle();
+        assert_eq!(requests(&world), before + 1);
+        assert!(world.lost.is_empty() && world.machine.hold_of(lease).is_some());
+    }
+    delete(&world);
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn a_server_that_forgets_what_it_tracks_costs_two_questions_between_two_renewals() {
+    let mut world = World::told();
+    holding(&mut world);
+    pass(&mut world, 2);
+    let before = requests(&world);
+    let mut told = 0;
+    // It tells of each key as soon as it is to track it.
+    while world.machine.leases.all().any(|held| held.tracking.goes_on()) {
+        world.event(Event::Message(Message::Changed(World::keys())));
+        world.settle();
+        told += 1;
+    }
+    assert_eq!((told, requests(&world) - before), (2, 2));
+    pass(&mut world, 9);
+    assert!(world.machine.leases.all().all(|held| held.tracking == Tracking::On(0)));
+}
+
+#[test]
+fn what_has_changed_during_a_question_is_asked_about_once_more() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    world.event(Event::Message(Message::Changed(World::keys())));
+    world.execute_one();
+    delete(&world);
+    assert!(world.receive_one(), "the server tells ahead of the answer");
+    world.answer_one();
+    assert!(world.lost.is_empty());
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn a_thief_is_named_though_the_change_was_told_first() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    let mut thief = World::joining(&world.server, "thief", world.now);
+    thief.acquire(1_000, Wait::Steal);
+    thief.settle();
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
+}
+
+#[test]
+fn a_waiter_of_the_same_manager_ends_no_tracking() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    world.acquire_held(30_000, Wait::Forever, RENEWED);
+    world.settle();
+    delete(&world);
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn everything_is_asked_about_as_there_is_room() {
+    const LOCKS: usize = 50;
+    let mut world = World::told();
+    for number in 0..LOCKS {
+        world.acquire_named(&number.to_string(), 30_000, Wait::Never, RENEWED, Mode::Exclusive);
+    }
+    world.settle();
+    pass(&mut world, 2);
+    world.window = Some((4, 4));
+    // Any effect limits the windows.
+    world.acquire_named("other", 30_000, Wait::Never, RENEWED, Mode::Exclusive);
+    world.settle();
+    world.server.flush();
+    assert!(world.receive_one());
+    let mut most = 0;
+    while !world.wire.is_empty() {
+        most = most.max(world.wire.len());
+        world.answer_one();
+    }
+    assert_eq!(most, 4);
+    assert_eq!(world.lost.len(), LOCKS);
+}
+
+#[test]
+fn a_new_connection_is_to_track_what_is_held_and_asks_what_has_changed() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 11);
+    for _ in 0..2 {
+        world.event(Event::Disconnected("cut".to_owned()));
+        world.connect();
+        assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+        // An answer so late shows that the connection is steady.
+        world.pass(ms(50));
+        world.settle();
+        assert_eq!(
+            world.machine.leases.all().next().map(|held| held.tracking),
+            Some(Tracking::On(1))
+        );
+    }
+    world.event(Event::Disconnected("cut".to_owned()));
+    delete(&world);
+    world.connect();
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn a_new_connection_that_does_not_tell_is_not_asked_to() {
+    let mut world = World::told();
+    holding(&mut world);
+    pass(&mut world, 2);
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.tells = false;
+    world.connect();
+    assert!(world.wire.is_empty());
+    pass(&mut world, 20);
+    assert!(world.machine.leases.all().all(|held| held.tracking == Tracking::Off));
+}
+
+#[test]
+fn a_shared_lock_is_not_tracked() {
+    let mut world = World::told();
+    let op = world.acquire_as(30_000, Wait::Never, RENEWED, Mode::SHARED);
+    world.settle();
+    world.lease(op);
+    pass(&mut world, 25);
+    assert_eq!(world.machine.tracked_leases(None), []);
+    // Nor one that was a whole lock.
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    world.command(Command::Downgrade { lease });
+    world.settle();
+    pass(&mut world, 25);
+    assert!(world.lost.is_empty());
+    assert!(world.machine.leases.all().all(|held| held.tracking == Tracking::Off));
+}
+
+#[test]
+fn a_message_to_a_manager_that_tracks_nothing_costs_nothing() {
+    let mut world = World::connected();
+    let lease = holding(&mut world);
+    pass(&mut world, 25);
+    assert!(world.lost.is_empty() && world.machine.hold_of(lease).is_some());
+    for message in [Message::Changed(World::keys()), Message::AllChanged] {
+        world.event(Event::Message(message));
+        assert!(world.wire.is_empty());
+    }
+}
+
+#[test]
+fn a_lock_that_other_code_overwrites_is_lost_at_once() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    world.server.set_foreign(world.now, &World::keys(), "other code", ms(5_000));
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+pub(super) fn no_more_locks_are_tracked_than_there_is_room_for() {
+    let mut world = World::told();
+    let acquire = |world: &mut World, name: usize| {
+        let op =
+            world.acquire_named(&name.to_string(), 30_000, Wait::Never, RENEWED, Mode::Exclusive);
+        world.settle();
+        world.lease(op).0
+    };
+    let first = acquire(&mut world, 0);
+    for name in 1..TRACKED_MAX + 2 {
+        acquire(&mut world, name);
+    }
+    pass(&mut world, 11);
+    assert_eq!(world.machine.tracked_leases(None).len(), TRACKED_MAX);
+    world.release(first);
+    world.settle();
+    assert_eq!(world.machine.tracked_leases(None).len(), TRACKED_MAX - 1);
+    pass(&mut world, 11);
+    assert_eq!(world.machine.tracked_leases(None).len(), TRACKED_MAX);
+    // Those that are not tracked learn of it with their renewals.
+    world.server.flush();
+    world.settle();
+    assert_eq!(world.lost.len(), TRACKED_MAX);
+    pass(&mut world, 11);
+    assert_eq!(world.lost.len(), TRACKED_MAX + 1);
+}
+
+#[test]
+fn a_caller_that_extends_its_lock_ends_no_tracking() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    world.command(Command::Extend { lease, ttl: Some(ms(60_000)) });
+    world.settle();
+    delete(&world);
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}

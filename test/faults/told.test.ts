@@ -1,0 +1,218 @@
+/**
+ * The server tells a holder at once when other code changes the key of its lock, or when it loses that.
+ */
+
+import assert from 'node:assert/strict';
+import { afterEach, test } from 'node:test';
+import type { ConnectOptions, ConnectTarget, Lock } from 'holdfast';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+import { sleep, until } from '../support/wait.js';
+
+/** The first renewal is due only after minutes. */
+const TTL = 600_000;
+
+/** So many locks of a manager are tracked at a time. */
+const TRACKED_MAX = 1_000;
+
+const ended: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const end of ended.splice(0).reverse()) await end();
+});
+
+async function start(...args: string[]): Promise<RedisServer> {
+  const server = new RedisServer({ args });
+  await server.startOnFreePort();
+  ended.push(() => server.stop());
+  return server;
+}
+
+async function manager(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
+  const locks = await connect(target, options);
+  ended.push(() => locks.close());
+  return locks;
+}
+
+/** How many keys the server tracks. */
+async function tracked(server: RedisServer): Promise<number> {
+  const info = await server.admin.info('stats');
+  return Number(/tracking_total_keys:(\d+)/.exec(info)?.[1]);
+}
+
+async function untilTracked(server: RedisServer, count: number): Promise<void> {
+  await until(async () => (await tracked(server)) === count, `${count} tracked keys`);
+}
+
+async function take(locks: LockManager, name: string, ttl = TTL): Promise<Lock> {
+  const lock = await locks.acquire(name, { ttl });
+  ended.push(() => lock.release().catch(() => false));
+  return lock;
+}
+
+async function untilTold(lock: Lock): Promise<void> {
+  await until(() => lock.signal.aborted, 'the loss');
+  assert.equal(lock.held, false);
+}
+
+const CAUSES: Record<string, (server: RedisServer) => Promise<unknown>> = {
+  'a foreign DEL': ({ admin }) => admin.del('lock:a'),
+  'a foreign SET': ({ admin }) => admin.set('lock:a', 'other code', 'PX', 60_000),
+  FLUSHALL: ({ admin }) => admin.flushall(),
+  'the end of its key': ({ admin }) => admin.pexpireat('lock:a', 1),
+  eviction: async ({ admin }) => {
+    await admin.config('SET', 'maxmemory-policy', 'allkeys-random');
+    await admin.config('SET', 'maxmemory', '1');
+    // The server evicts until this fits, which it never does.
+    await admin.set('other', 'x').catch(() => null);
+    await admin.config('SET', 'maxmemory', '0');
+  },
+};
+
+for (const [cause, happen] of Object.entries(CAUSES)) {
+  test(`${cause}: its holder is told long before its renewal`, async () => {
+    const server = await start();
+    const locks = await manager(server.url);
+    const lock = await take(locks, 'a');
+    await untilTracked(server, 1);
+    await happen(server);
+    await untilTold(lock);
+    assert.equal(locks.stats().renewals, 0);
+    assert.equal(locks.stats().lost, 1);
+  });
+}
+
+test('a theft is told once, with its thief as the reason', async () => {
+  const server = await start();
+  const [locks, thief] = [await manager(server.url), await manager(server.url)];
+  const lock = await take(locks, 'a');
+  await untilTracked(server, 1);
+  const stolen = await thief.acquire('a', { ttl: TTL, steal: true });
+  await untilTold(lock);
+  assert.equal(lock.signal.reason.code, 'ERR_LOCK_LOST');
+  assert.equal(lock.signal.reason.reason, 'stolen');
+  await stolen.release();
+});
+
+test('a lock is tracked again with each renewal, and no more once it is released', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const lock = await take(locks, 'a', 3_000);
+  await until(() => locks.stats().renewals >= 3, 'renewals');
+  await untilTracked(server, 1);
+  await lock.release();
+  await untilTracked(server, 0);
+});
+
+test('a short hold costs no request more', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  await (await locks.acquire('a', { ttl: TTL })).release();
+  const before = locks.stats().requests;
+  await (await locks.acquire('a', { ttl: TTL })).release();
+  assert.equal(locks.stats().requests, before + 2);
+  assert.equal(await tracked(server), 0);
+});
+
+test('a waiter marks the lock, which costs its holder a question and no lock', async () => {
+  const server = await start();
+  const [locks, others] = [await manager(server.url), await manager(server.url)];
+  const lock = await take(locks, 'a');
+  await untilTracked(server, 1);
+  const before = locks.stats().requests;
+  const waiting = others.acquire('a', { ttl: TTL });
+  await until(() => locks.stats().requests > before, 'the question');
+  await untilTracked(server, 1);
+  assert.ok(lock.held);
+  await lock.release();
+  await (await waiting).release();
+});
+
+test('of many locks a thousand are tracked, and told of a flush', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const names = Array.from({ length: 2_000 }, (_, number) => `${number}`);
+  const held = await Promise.all(names.map((name) => take(locks, name)));
+  await untilTracked(server, TRACKED_MAX);
+  await server.admin.flushall();
+  await until(() => locks.stats().lost >= TRACKED_MAX, 'their losses');
+  assert.ok(held.filter((lock) => lock.signal.aborted).length >= TRACKED_MAX);
+  assert.equal(locks.stats().renewals, 0);
+});
+
+test('a server that tracks too few keys ends no lock and is not asked without an end', async () => {
+  const server = await start('--tracking-table-max-keys', '10');
+  const locks = await manager(server.url);
+  const names = Array.from({ length: 100 }, (_, number) => `${number}`);
+  const held = await Promise.all(names.map((name) => take(locks, name)));
+  const questions = () => locks.stats().requests - held.length;
+  await until(() => questions() >= held.length / 2, 'the first questions');
+  // Each may be asked about twice. A loop would ask many thousand times.
+  await sleep(1_000);
+  assert.ok(questions() <= 2 * held.length, `${questions()}`);
+  assert.ok(held.every((lock) => lock.held));
+});
+
+test('after a lost connection the next one tracks what is held', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const lock = await take(locks, 'a');
+  await untilTracked(server, 1);
+  await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+  await untilTracked(server, 1);
+  await server.admin.del('lock:a');
+  await untilTold(lock);
+});
+
+test('what happened while there was no connection is asked about', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const lock = await take(locks, 'a');
+  await untilTracked(server, 1);
+  await server.admin
+    .multi()
+    .del('lock:a')
+    .call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    .exec();
+  await untilTold(lock);
+});
+
+test('a quorum: each server tells, and a majority decides', async () => {
+  const servers = [await start(), await start(), await start()] as const;
+  const locks = await manager({ quorum: servers.map(({ url }) => url) }, {
+    longestLease: 0,
+  } as ConnectOptions);
+  const lock = await take(locks, 'a');
+  for (const server of servers) await untilTracked(server, 1);
+  await servers[0].admin.del('lock:a');
+  await until(async () => (await servers[0].admin.exists('lock:a')) === 1, 'its copy');
+  assert.ok(lock.held);
+  await Promise.all(servers.slice(1).map(({ admin }) => admin.del('lock:a')));
+  await servers[0].admin.del('lock:a');
+  await untilTold(lock);
+  assert.equal(locks.stats().renewals, 0);
+});
+
+for (const right of ['client|tracking', 'client|caching']) {
+  test(`a user without ${right} learns of a loss with the renewal`, async () => {
+    const server = await start();
+    await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~*', '&*', '+@all', `-${right}`);
+    await isSilent(server, await manager(server.url.replace('//', '//app:pw@')), 3);
+  });
+}
+
+test('RESP2: a holder learns of a loss with the renewal', async () => {
+  const server = await start('--rename-command', 'HELLO', '');
+  await isSilent(server, await manager(server.url), 2);
+});
+
+/** The server does not tell; all else works. */
+async function isSilent(server: RedisServer, locks: LockManager, protocol: number): Promise<void> {
+  const [{ tracking, protocol: spoken } = {}] = locks.stats().servers;
+  assert.deepEqual([tracking, spoken], [false, protocol]);
+  const lock = await take(locks, 'a', 3_000);
+  await until(() => locks.stats().renewals >= 2, 'renewals');
+  assert.equal(await tracked(server), 0);
+  await server.admin.del('lock:a');
+  await untilTold(lock);
+}
