@@ -124,6 +124,17 @@ impl Machine {
         }
     }
 
+    /// The lock of other code may be free: an entry that waits for it asks at once.
+    pub(super) fn tell_waiter(&mut self, id: TokenId) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.waits_for_other_code(&self.context)
+            && !self.servers.asks(id)
+        {
+            entry.told = true;
+            self.send_entry(id);
+        }
+    }
+
     /// Lets an entry ask, in its turn.
     pub(super) fn send_entry(&mut self, id: TokenId) {
         if let Some(entry) = self.entries.get_mut(&id)

@@ -96,7 +96,7 @@ impl Machine {
         for op in self.queues.take_overdue(self.context.now, &keys, caller) {
             self.end_for_pending(op, Some(id));
         }
-        let Some(entry) = self.entries.get(&id) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(op) = caller.filter(|_| entry.should_join()) {
             return self.join_queue(op);
         }

@@ -8,7 +8,7 @@
 
 use super::context::Context;
 use super::handoff::HandoffBudget;
-use super::interface::Polling;
+use super::interface::{Effect, Polling};
 use super::lease::PendingRenewal;
 use super::request::{CallError, Fallback, Finished};
 use super::server_data::ServerData;
@@ -26,6 +26,8 @@ use std::time::Duration;
 const POLL_MS: (u64, u64) = (2_000, 3_000);
 /// Other code frees a lock without a message; also the polling interval of entries that get no messages.
 const BLIND_POLL_MS: (u64, u64) = (100, 140);
+/// Where the server tells that other code has freed a lock, the polling interval is so many times as long.
+const TOLD_POLLS_LESS: u32 = 10;
 /// Callers that a quorum wakes at the same time ask this far apart: longer than acquiring a lock takes.
 const WOKEN_MS: (u64, u64) = (0, 10);
 /// The first pause of a caller that a quorum has refused.
@@ -40,6 +42,7 @@ const QUEUE_SEEN_MAX: u8 = 3;
 
 /// A token that asks for a lock, with or without an entry in the wait queue at the server.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Entry {
     pub(super) keys: LockKeys,
     pub(super) beneficiary: Beneficiary,
@@ -64,6 +67,8 @@ pub(super) struct Entry {
     was_delayed: bool,
     /// A message said that it has the lock, but not for how long; on a quorum, that the lock may be free.
     hinted: bool,
+    /// A message said that the lock of other code may be free, and no answer has come since.
+    pub(super) told: bool,
     /// How many refusals have come since the last sign that the lock may be free.
     misses: u32,
     /// How many answers in a row have said to a caller in no queue that others use it.
@@ -209,6 +214,7 @@ impl Entry {
             since: Mono::NEVER,
             was_delayed: false,
             hinted: false,
+            told: false,
             misses: 0,
             queue_seen: 0,
             approach: Approach::Script,
@@ -555,10 +561,23 @@ impl Entry {
         }
     }
 
-    /// Polls when the lock may be free, or to stay in the queue.
-    pub(super) fn poll_later(&self, context: &mut Context, servers: &Servers, id: TokenId) {
-        let pubsub_denied = servers.of(&self.keys).connection.pubsub_denied;
-        let pause = self.poll_pause(context, pubsub_denied);
+    /// Whether it waits in the queue for a lock that other code has. One that polls as old code does leaves that its share.
+    pub(super) fn waits_for_other_code(&self, context: &Context) -> bool {
+        let Pending::Held(held) = &self.pending else { return false };
+        !context.config.quorum && matches!(self.intent, Intent::Join(_)) && is_foreign(&held.holder)
+    }
+
+    /// Polls when the lock may be free, or to stay in the queue. A message in vain may be one of many that say nothing, so
+    /// the server is not asked for the next one until a poll.
+    pub(super) fn poll_later(&mut self, context: &mut Context, servers: &Servers, id: TokenId) {
+        let server = servers.of(&self.keys);
+        let was_told = std::mem::take(&mut self.told);
+        let is_told = server.data.tells && !was_told && self.waits_for_other_code(context);
+        if is_told {
+            let (node, keys) = (servers.node(&self.keys), self.keys.clone());
+            context.push(Effect::Track { node, keys, token: None });
+        }
+        let pause = self.poll_pause(context, server.connection.pubsub_denied, is_told);
         servers.retry_at(context, Owner::Entry(id), context.now + pause);
     }
 
@@ -575,7 +594,7 @@ impl Entry {
     }
 
     /// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
-    fn poll_pause(&self, context: &mut Context, pubsub_denied: bool) -> Duration {
+    fn poll_pause(&self, context: &mut Context, pubsub_denied: bool, is_told: bool) -> Duration {
         if let Some(Polling { least, most }) = context.config.polling
             && self.intent == Intent::Try
         {
@@ -587,13 +606,17 @@ impl Entry {
         if context.config.quorum {
             return self.quorum_pause(context, held, pubsub_denied);
         }
-        if is_foreign(&held.holder) {
+        if is_foreign(&held.holder) && !is_told {
             return blind;
         }
         let claim = CLAIM.min(self.ttl);
         let position = held.queued.map_or(1, |queued| queued.position);
         let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
         let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
+        if is_told {
+            // The server may tell late of a key that has ended.
+            return expiry.min(blind * TOLD_POLLS_LESS);
+        }
         // A waiter that died ahead of this one leaves the queue only when a script looks.
         let given_up = held.awaited.map_or(heartbeat, |awaited| awaited + after_expiry);
         let mut pause = heartbeat.min(expiry).min(given_up);

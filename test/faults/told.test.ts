@@ -1,5 +1,6 @@
 /**
- * The server tells a holder at once when other code changes the key of its lock, or when it loses that.
+ * The server tells a holder at once when other code changes the key of its lock, or when it loses that, and a waiter when other
+ * code frees its own.
  */
 
 import assert from 'node:assert/strict';
@@ -193,15 +194,32 @@ test('a quorum: each server tells, and a majority decides', async () => {
   assert.equal(locks.stats().renewals, 0);
 });
 
+test('a waiter is told that other code has freed the lock, and polls seldom', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  await server.admin.set('lock:a', 'other code', 'PX', TTL);
+  const waiting = locks.acquire('a', { ttl: TTL });
+  await untilTracked(server, 1);
+  const before = locks.stats().requests;
+  await sleep(1_000);
+  // Without messages about nine.
+  assert.ok(locks.stats().requests - before <= 2);
+  const asked = locks.stats().requests;
+  await server.admin.del('lock:a');
+  await (await waiting).release();
+  // The poll that was granted, and the release.
+  assert.ok(locks.stats().requests - asked <= 3);
+});
+
 for (const right of ['client|tracking', 'client|caching']) {
-  test(`a user without ${right} learns of a loss with the renewal`, async () => {
+  test(`a user without ${right} learns of a loss with the renewal, and of a free lock with a poll`, async () => {
     const server = await start();
     await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~*', '&*', '+@all', `-${right}`);
     await isSilent(server, await manager(server.url.replace('//', '//app:pw@')), 3);
   });
 }
 
-test('RESP2: a holder learns of a loss with the renewal', async () => {
+test('RESP2: a holder learns of a loss with the renewal, a waiter of a free lock with a poll', async () => {
   const server = await start('--rename-command', 'HELLO', '');
   await isSilent(server, await manager(server.url), 2);
 });
@@ -215,4 +233,11 @@ async function isSilent(server: RedisServer, locks: LockManager, protocol: numbe
   assert.equal(await tracked(server), 0);
   await server.admin.del('lock:a');
   await untilTold(lock);
+  await server.admin.set('lock:b', 'other code', 'PX', TTL);
+  const waiting = locks.acquire('b', { ttl: TTL });
+  const before = locks.stats().requests;
+  await until(() => locks.stats().requests >= before + 5, 'polls');
+  assert.equal(await tracked(server), 0);
+  await server.admin.del('lock:b');
+  await (await waiting).release();
 }

@@ -86,6 +86,9 @@ impl Machine {
         if let Some(id) = self.leases.tracked.of(keys) {
             self.told(id);
         }
+        for id in self.queues.entries(keys) {
+            self.tell_waiter(id);
+        }
     }
 
     /// A server says that everything may have changed.
@@ -95,6 +98,11 @@ impl Machine {
         ids.sort_unstable();
         for id in ids {
             self.told(id);
+        }
+        for id in self.entries.keys_in_order() {
+            if self.entries.get(&id).is_some_and(|entry| self.servers.node(&entry.keys) == node) {
+                self.tell_waiter(id);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
-//! Holders that the server tells of changed keys.
+//! Holders, and those who wait for other code's locks, that the server tells of changed keys.
 
 use super::world::{RENEWED, World, ms};
 use crate::machine::tracked::{TRACKED_MAX, Tracking};
-use crate::machine::{Command, Event, LeaseId, LossReason, NodeId, Wait};
+use crate::machine::{Command, Event, LeaseId, LossReason, NodeId, OpId, Wait};
 use crate::protocol::{Call, Message, Mode};
 
 /// A lock with a lease of 30 s, which is renewed every 10 s.
@@ -288,4 +288,88 @@ fn a_caller_that_extends_its_lock_ends_no_tracking() {
     delete(&world);
     world.settle();
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+/// A caller that waits for a lock of other code, which ends after `lease_ms`.
+fn waiting(mut world: World, lease_ms: u64) -> (World, OpId) {
+    world.server.set_foreign(world.now, &World::keys(), "other code", ms(lease_ms));
+    let op = world.acquire(30_000, Wait::Forever);
+    world.settle();
+    assert_eq!(world.outcome(op), None);
+    (world, op)
+}
+
+#[test]
+pub(super) fn a_waiter_is_told_that_other_code_has_freed_the_lock() {
+    let (mut world, op) = waiting(World::told(), 600_000);
+    pass(&mut world, 5);
+    delete(&world);
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_waiter_that_is_told_polls_a_tenth_as_often() {
+    let [told, silent] = [World::told(), World::connected()].map(|world| {
+        let (mut world, _) = waiting(world, 600_000);
+        let before = requests(&world);
+        pass(&mut world, 60);
+        requests(&world) - before
+    });
+    assert!((40..=60).contains(&told) && silent >= 5 * told, "{told} and {silent}");
+}
+
+#[test]
+fn the_end_of_other_codes_lease_is_found_though_nobody_tells() {
+    let (mut world, op) = waiting(World::told(), 700);
+    world.pass(ms(710));
+    while let Some((request, call)) = world.wire.pop_front() {
+        let reply = world.reach_server(request, &call);
+        world.reply(request, reply);
+    }
+    world.lease(op);
+}
+
+#[test]
+fn what_happened_between_a_poll_and_the_tracking_is_told_at_once() {
+    let mut world = World::told();
+    world.server.set_foreign(world.now, &World::keys(), "other code", ms(600_000));
+    let op = world.acquire(30_000, Wait::Forever);
+    while !world.wire.is_empty() {
+        world.answer_one();
+    }
+    delete(&world);
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_message_in_vain_costs_a_waiter_one_poll_and_its_next_poll_is_soon() {
+    let (mut world, op) = waiting(World::told(), 600_000);
+    let before = requests(&world);
+    // Other code renews its lease.
+    world.server.set_foreign(world.now, &World::keys(), "other code", ms(500_000));
+    world.settle();
+    assert_eq!(requests(&world), before + 1);
+    world.server.set_foreign(world.now, &World::keys(), "other code", ms(400_000));
+    world.settle();
+    assert_eq!(requests(&world), before + 1, "it is not told between two polls again");
+    delete(&world);
+    world.pass(ms(140));
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_waiter_asks_again_after_a_flush_and_on_a_new_connection() {
+    let (mut world, op) = waiting(World::told(), 600_000);
+    world.server.flush();
+    world.settle();
+    world.lease(op);
+    let (mut world, op) = waiting(World::told(), 600_000);
+    world.event(Event::Disconnected("cut".to_owned()));
+    delete(&world);
+    world.connect();
+    world.settle();
+    world.lease(op);
 }
