@@ -13,6 +13,7 @@ import { PAIRS } from './pairs/workload.mjs';
 import { QUORUM } from './quorum/workload.mjs';
 import { SHARED } from './shared/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
+import { TOLD } from './told/workload.mjs';
 import { WAITERS } from './waiters/workload.mjs';
 
 const WORKLOADS = [
@@ -26,6 +27,7 @@ const WORKLOADS = [
   SHARED,
   CLUSTER,
   QUORUM,
+  TOLD,
   DROP_INS_WORKLOAD,
 ];
 

@@ -2,7 +2,7 @@
 //
 //   npm run bench -- [--quick]            the most important workloads, in under two minutes
 //                    [--report]           also writes docs/benchmarks.md and its charts
-//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,dropins]
+//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,told,dropins]
 //                    [--rounds N]
 //                    [--peers name,name] [--levels 1,8,64,1000] [--ms N]       of the pairs
 //                    [--before FOLDER]   an older build of holdfast, in turns with this one, among the pairs
