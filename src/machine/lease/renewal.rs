@@ -153,7 +153,7 @@ impl Machine {
             // A request that was lost with its connection waits for a retry, which is not soon enough.
             let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
             let doubted = held.data_number != data_number || held.notice.is_some();
-            here && !self.servers.is_under_way(Owner::Renewal(id)) && (unsent || doubted)
+            here && (unsent || doubted) && !self.servers.is_under_way(Owner::Renewal(id))
         };
         let waiting = self.leases.by_token.iter().filter(|(id, held)| waits(**id, held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
