@@ -10,12 +10,11 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const JUDGE = ['--manifest-path', 'tools/judge/Cargo.toml'];
-const JUDGE_TARGET = ['--target-dir', 'target/judge'];
+const TOOLS = ['judge', 'mutants'];
 const WARNINGS = ['--', '-D', 'warnings'];
 
 const RUST = /^(src|fuzz|\.cargo)\/|^(Cargo\.(toml|lock)|build\.rs|(clippy|rustfmt)\.toml)$/;
-const OF_JUDGE = /^(tools\/judge|\.cargo)\/|^(clippy|rustfmt)\.toml$/;
+const OF_TOOLS = /^(tools|\.cargo)\/|^(clippy|rustfmt)\.toml$/;
 const SCRIPTS = /\.(m?[jt]s|jsonc?|css|html)$/;
 const WORKFLOWS = /^(\.github|scripts)\//;
 const EVERYTHING = /./;
@@ -26,17 +25,7 @@ const LINTS = [
   // Without features the protocol must compile alone: no clock, no network, no Node.
   ['the protocol alone', RUST, 'cargo', 'clippy', '--no-default-features', ...WARNINGS],
   ['lints of the Rust code', RUST, 'cargo', 'clippy', '--all-targets', ...WARNINGS],
-  ['format of the judge', OF_JUDGE, 'cargo', 'fmt', '--check', ...JUDGE],
-  [
-    'lints of the judge',
-    OF_JUDGE,
-    'cargo',
-    'clippy',
-    ...JUDGE,
-    ...JUDGE_TARGET,
-    '--all-targets',
-    ...WARNINGS,
-  ],
+  ...TOOLS.flatMap(lintsOfTool),
   ['docs of the Rust code', RUST, 'cargo', 'doc', '--no-deps', '--quiet'],
   [
     'format and lints of the TypeScript code',
@@ -92,4 +81,14 @@ function digestOf(reads, command) {
     hash.update(`${file}\0`).update(readFileSync(path)).update('\0');
   }
   return hash.digest('hex');
+}
+
+/** Each tool is a crate of its own. */
+function lintsOfTool(tool) {
+  const manifest = ['--manifest-path', `tools/${tool}/Cargo.toml`];
+  const target = ['--target-dir', 'target/judge', '--all-targets'];
+  return [
+    [`format of tools/${tool}`, OF_TOOLS, 'cargo', 'fmt', '--check', ...manifest],
+    [`lints of tools/${tool}`, OF_TOOLS, 'cargo', 'clippy', ...manifest, ...target, ...WARNINGS],
+  ];
 }

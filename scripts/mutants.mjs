@@ -3,6 +3,7 @@
 //   npm run mutants -- [WORD...]   the lists of test/mutants whose names contain one of the words
 //   npm run mutants -- --applies   only whether each mistake of the lists can be made
 //   npm run mutants -- --sample 100 [--seed 7] [--folder js/once] [--since COMMIT]   mistakes drawn by lot, of JavaScript
+//   npm run mutants -- --sample 100 [--seed 7] --folder src/machine   of Rust; `--folder lua`: of the scripts
 //
 // A list is a file for each folder of `js`, or a part of the core. A mistake that no test notices needs a reason why it
 // changes nothing that anybody sees. Ends with code 1 if a mistake does not apply, or too many of a list are missed.
@@ -36,10 +37,16 @@ const chosen = names.filter(
 if (chosen.length === 0) fail(`no list of ${LISTS} matches ${words.join(' ')}`);
 const lists = await Promise.all(chosen.map(readList));
 if (values.sample !== undefined) {
-  checkBuilt();
   const { folder, since } = values;
-  const { sample } = await import('./mutants/lot.mjs');
-  await sample({ count: Number(values.sample), seed: Number(values.seed), folder, since });
+  const lot = { count: Number(values.sample), seed: Number(values.seed), folder, since };
+  if (/^(src|lua)\b/.test(folder)) {
+    const { sampleCore } = await import('./mutants/core.mjs');
+    await sampleCore(lot);
+  } else {
+    checkBuilt();
+    const { sample } = await import('./mutants/lot.mjs');
+    await sample(lot);
+  }
   process.exit(0);
 }
 const stale = lists.flatMap(({ name, mistakes }) =>

@@ -1,0 +1,158 @@
+// A copy of the core with mistakes, and its builds.
+
+import { spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, relative } from 'node:path';
+import { ROOT } from './copy.mjs';
+
+/** For files of a run. */
+export const WORK = join(ROOT, 'target', 'mutants');
+const CORE = join(WORK, 'core');
+const MANIFEST = join(ROOT, 'tools', 'mutants', 'Cargo.toml');
+const MAKER_TARGET = join(ROOT, 'target', 'judge');
+const MAKER = join(MAKER_TARGET, 'release', 'holdfast-mutants');
+/** Another version, so that the builds of the copy do not replace the project's own. */
+const VERSIONED = ['Cargo.toml', 'Cargo.lock'];
+/** Cargo finds the configuration of the project above the copy; twice its flags would be other ones. */
+const LEFT_OUT = ['.git', '.cargo', 'target', 'src', ...VERSIONED];
+/** The libraries are those of the project's own builds. */
+const TARGET = join(ROOT, 'target');
+const BIG = { encoding: 'utf8', maxBuffer: 2 ** 30 };
+const LUA = join('src', 'protocol', 'lua');
+/** The build takes longer than the tests. */
+const QUICKLY = { CARGO_PROFILE_TEST_OPT_LEVEL: '1' };
+const FEATURES = ['--no-default-features', '--features', 'core'];
+
+/** All mistakes of Rust and Lua: `{ number, file, line, kind, was, becomes, span, switch }`. */
+export function findMistakes() {
+  cargo(ROOT, ['build', '--release', '--manifest-path', MANIFEST, '--target-dir', MAKER_TARGET]);
+  return make(['list', ROOT]);
+}
+
+function makeCore() {
+  rmSync(CORE, { recursive: true, force: true });
+  mkdirSync(CORE, { recursive: true });
+  for (const entry of readdirSync(ROOT)) {
+    if (!LEFT_OUT.includes(entry)) symlinkSync(join(ROOT, entry), join(CORE, entry));
+  }
+  for (const file of VERSIONED) {
+    const text = readFileSync(join(ROOT, file), 'utf8');
+    const version = /(name = "holdfast"\nversion = ")[^"]+/;
+    writeFileSync(
+      join(CORE, file),
+      text.replace(version, (_, before) => `${before}0.0.0-mutants`),
+    );
+  }
+  cpSync(join(ROOT, 'src'), join(CORE, 'src'), { recursive: true });
+  cpSync(join(import.meta.dirname, 'mutant.rs'), join(CORE, 'src', 'mutant.rs'));
+  appendFileSync(join(CORE, 'src', 'lib.rs'), '\n#[doc(hidden)]\npub mod mutant;\n');
+}
+
+/** The unit tests of a copy with all of these mistakes but those that the compiler refuses. */
+export function buildWith(mistakes) {
+  makeCore();
+  const refused = refuse(mistakes);
+  const built = cargo(CORE, ['test', '--no-run', ...FEATURES, '--message-format=json']);
+  const { executable } = messages(built).find((each) => typeof each.executable === 'string');
+  // A later build would take its place.
+  const binary = join(WORK, `tests-${process.pid}`);
+  copyFileSync(executable, binary);
+  process.once('exit', () => rmSync(binary));
+  return { binary, refused };
+}
+
+/** Does `work` with a folder of scripts in which one has this mistake. */
+export async function withLua({ number, file, span, switch: { before } }, work) {
+  const lua = join(WORK, `lua-${number}`);
+  cpSync(join(ROOT, LUA), lua, { recursive: true });
+  const source = readFileSync(join(ROOT, file));
+  const parts = [source.subarray(0, span.start), Buffer.from(before), source.subarray(span.end)];
+  writeFileSync(join(lua, relative(LUA, file)), Buffer.concat(parts));
+  try {
+    return await work(lua);
+  } finally {
+    rmSync(lua, { recursive: true });
+  }
+}
+
+/** Writes the mistakes into the copy, without those that the compiler refuses, which are returned. */
+function refuse(mistakes) {
+  const refused = new Set();
+  for (;;) {
+    for (const file of new Set(mistakes.map(({ file }) => file))) {
+      cpSync(join(ROOT, file), join(CORE, file));
+    }
+    const numbers = mistakes.filter((each) => !refused.has(each)).map(({ number }) => number);
+    const places = make(['write', ROOT, CORE], JSON.stringify(numbers));
+    const checked = cargo(CORE, ['check', '--message-format=json'], {
+      mayFail: true,
+      env: QUICKLY,
+    });
+    const errors = messages(checked).filter(({ message }) => message?.level === 'error');
+    if (errors.length === 0) return [...refused];
+    const found = new Set(errors.flatMap(({ message }) => placesOf(message, places)));
+    if (found.size === 0) throw new Error(errors[0].message.rendered);
+    for (const mistake of mistakes) if (found.has(mistake.number)) refused.add(mistake);
+  }
+}
+
+/** The numbers of the mistakes that an error of the compiler is about. */
+function placesOf({ spans, children }, places) {
+  const all = [...spans, ...children.flatMap((child) => child.spans)];
+  const touched = (span) =>
+    places.filter(
+      ({ file, span: { start, end } }) =>
+        file === span.file_name && span.byte_start < end && span.byte_end > start,
+    );
+  // Of those around a place, the innermost.
+  const innermost = ({ span }, others) =>
+    !others.some(
+      (other) =>
+        other.span !== span && other.span.start >= span.start && other.span.end <= span.end,
+    );
+  for (const spansOf of [spans.filter((span) => span.is_primary), all]) {
+    const found = spansOf.flatMap((span) => {
+      const around = touched(span);
+      return around.filter((place) => innermost(place, around));
+    });
+    if (found.length > 0) return found.map(({ number }) => number);
+  }
+  // A consequence elsewhere: of those in the file the nearest.
+  const [primary] = spans;
+  const inFile = places.filter(({ file }) => file === primary?.file_name);
+  const distance = ({ span }) => Math.abs(span.start - primary.byte_start);
+  return inFile
+    .sort((a, b) => distance(a) - distance(b))
+    .slice(0, 1)
+    .map(({ number }) => number);
+}
+
+function make(args, input = '') {
+  const { status, stdout, stderr } = spawnSync(MAKER, args, { input, ...BIG });
+  if (status !== 0) throw new Error(stderr);
+  return JSON.parse(stdout);
+}
+
+function cargo(cwd, args, { mayFail = false } = {}) {
+  const options = { cwd, env: { ...process.env, CARGO_TARGET_DIR: TARGET, ...QUICKLY }, ...BIG };
+  const { status, stdout, stderr } = spawnSync('cargo', args, options);
+  if (status !== 0 && !mayFail) throw new Error(stderr.slice(-4000));
+  return stdout;
+}
+
+function messages(output) {
+  return output
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+}

@@ -1,0 +1,64 @@
+// Mistakes of Rust and Lua, drawn by lot. All of Rust are in one build of the unit tests, each behind a switch that a variable
+// of the environment turns on (tools/mutants): a build for each would take longer than its tests.
+
+import { availableParallelism } from 'node:os';
+import { buildWith, findMistakes, withLua } from './core-build.mjs';
+import { failsAnyTest, failsFreshSeeds, failsOneOf, recordReached } from './core-tests.mjs';
+import { describe, draw, tell, withoutEquivalent } from './tally.mjs';
+
+/** The unit tests are compiled without it: tests of JavaScript reach it alone. */
+const UNSEEN = 'src/node/';
+
+/** Draws `count` mistakes of the Rust files whose paths begin with `folder`, or of `lua`, and tells which are noticed. */
+export async function sampleCore({ count, seed, folder }) {
+  const isLua = folder === 'lua';
+  const isChosen = ({ file }) =>
+    isLua
+      ? file.endsWith('.lua')
+      : file.endsWith('.rs') && file.startsWith(folder) && !file.startsWith(UNSEEN);
+  const drawn = draw(withoutEquivalent(findMistakes().filter(isChosen)), count, seed);
+  console.log(`${drawn.length} mistakes, seed ${seed}`);
+  // The unit tests read the scripts when they run.
+  const { binary, refused } = buildWith(isLua ? [] : drawn);
+  for (const mistake of refused) console.log(`  not compiled  ${describe(mistake)}`);
+  const rest = drawn.filter((mistake) => !refused.includes(mistake));
+  const reached = isLua ? undefined : await recordReached(binary);
+  const judged = [];
+  const work = async () => {
+    for (let next = rest.shift(); next !== undefined; next = rest.shift()) {
+      const { isNoticed, by } = await noticedBy(binary, next, reached);
+      judged.push({ part: partOf(next.file), isNoticed });
+      console.log(`  ${isNoticed ? 'noticed' : 'missed '}  ${describe(next)}  (${by})`);
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, work));
+  tell(judged);
+}
+
+/** What notices a mistake: unit tests, or fresh seeds of the simulator. */
+function noticedBy(binary, mistake, reached) {
+  if (reached === undefined) {
+    return withLua(mistake, (lua) => {
+      const env = { HOLDFAST_LUA: lua };
+      return judgedBy(binary, env, 'all unit tests', () => failsAnyTest(binary, env));
+    });
+  }
+  const tests = reached.get(mistake.number);
+  if (tests === undefined) return { isNoticed: false, by: 'no unit test reaches it' };
+  const env = { HOLDFAST_MUTANT: String(mistake.number) };
+  return judgedBy(binary, env, `${tests.size} unit tests`, () => failsOneOf(tests, binary, env));
+}
+
+async function judgedBy(binary, env, tests, fails) {
+  const failed = (await fails()) ?? (await failsFreshSeeds(binary, env));
+  if (failed !== undefined) return { isNoticed: true, by: failed };
+  return { isNoticed: false, by: `neither ${tests} nor fresh seeds` };
+}
+
+/** The folder that a file is in, down to the parts that have tests of their own. */
+function partOf(file) {
+  if (file.endsWith('.lua')) return 'lua';
+  const folders = file.split('/').slice(0, -1);
+  const depth = folders[2] === 'quorum' || folders[1] === 'server' ? 3 : 2;
+  return folders.slice(0, depth).join('/');
+}

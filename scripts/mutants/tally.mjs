@@ -1,0 +1,78 @@
+// Draws mistakes, and tells how many of each part were noticed.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from './copy.mjs';
+
+/** Mistakes that change nothing that anybody sees, each with the reason. */
+const EQUIVALENT = join(ROOT, 'test', 'mutants', 'equivalent.json');
+const Z = 1.96;
+
+/** Those of a list that were not judged to change nothing. */
+export function withoutEquivalent(list) {
+  const judged = existsSync(EQUIVALENT) ? JSON.parse(readFileSync(EQUIVALENT, 'utf8')) : [];
+  const known = new Set(judged.map(({ mistake }) => mistake));
+  return list.filter((mistake) => !known.has(keyOf(mistake)));
+}
+
+/** So many of a list, as the seed decides. */
+export function draw(list, count, seed) {
+  const next = random(seed);
+  const rest = [...list];
+  const drawn = [];
+  while (drawn.length < count && rest.length > 0) {
+    drawn.push(...rest.splice(Math.floor(next() * rest.length), 1));
+  }
+  return drawn;
+}
+
+export function describe(mistake) {
+  return `${mistake.line}: ${keyOf(mistake)}`;
+}
+
+/** Tells how many of a part, and of all, were noticed, with the interval that has the true rate with 95 %. */
+export function tell(judged) {
+  const parts = [...new Set(judged.map(({ part }) => part))].sort();
+  for (const name of parts) {
+    const ofPart = judged.filter(({ part }) => part === name);
+    tellPart(name, ofPart);
+  }
+  tellPart('all', judged);
+}
+
+function tellPart(part, list) {
+  const of = list.length;
+  const noticed = list.filter(({ isNoticed }) => isNoticed).length;
+  const [low, high] = wilson(noticed, of).map((rate) => Math.round(100 * rate));
+  const rate = Math.round((100 * noticed) / of);
+  console.log(`${part.padEnd(28)} ${noticed} of ${of} noticed, ${rate} % (${low} to ${high} %)`);
+}
+
+/** By its text rather than its line, which moves. */
+function keyOf({ file, kind, was, becomes }) {
+  return `${file}: ${kind}: ${shown(was)} -> ${shown(becomes)}`;
+}
+
+function shown(text) {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length > 90 ? `${line.slice(0, 90)}…` : line;
+}
+
+/** mulberry32: numbers from 0 to 1. */
+function random(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function wilson(noticed, of) {
+  const rate = noticed / of;
+  const middle = rate + Z ** 2 / (2 * of);
+  const reach = Z * Math.sqrt((rate * (1 - rate)) / of + Z ** 2 / (4 * of ** 2));
+  const scale = 1 + Z ** 2 / of;
+  return [(middle - reach) / scale, (middle + reach) / scale];
+}
