@@ -49,6 +49,7 @@ mod steps;
 mod theft_rules;
 mod thefts;
 mod told;
+mod under_way;
 mod values;
 mod waiting;
 mod watch;

@@ -3,7 +3,7 @@
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, ms};
 use crate::machine::{
     Command, Config, Denied, Effect, Event, LeaseId, NodeId, Notice, OpId, Outcome, Protocol,
-    Quorum, RequestId, SendMode, ServerProbe, Settings, Wait,
+    Quorum, RequestId, SendMode, ServerProbe, Settings, UnderWay, Wait,
 };
 use crate::protocol::message::free_channel;
 use crate::protocol::{
@@ -437,6 +437,17 @@ fn the_requests_to_each_server_count() {
     council.held();
     let stats = council.quorum.stats();
     assert_eq!((stats.requests - before, stats.held, stats.acquired), (6, 1, 1));
+}
+
+#[test]
+fn an_acquire_is_under_way_until_its_ballot_is_decided() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Never);
+    let asks = UnderWay::Acquire(OpId(2));
+    assert_eq!(council.quorum.under_way(), [asks]);
+    assert!(council.quorum.is_under_way(asks), "nobody has answered");
+    council.vote_and_write();
+    assert!(!council.quorum.is_under_way(asks), "it has the lock");
 }
 
 #[test]

@@ -382,6 +382,16 @@ fn an_extension_that_is_refused_ends_with_the_lease() {
     assert_eq!(world.outcome(op), Some(&Outcome::Lost));
 }
 
+/// The answer is read ahead of the timer of that moment.
+#[test]
+fn an_extension_that_is_answered_as_the_lease_ends_comes_too_late() {
+    let (mut world, lease, op) = extending(500);
+    world.now = world.deadlines[&lease];
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert!(world.deadlines.is_empty(), "the lease is over");
+}
+
 #[test]
 fn a_lease_that_runs_out_is_over_and_given_back() {
     let mut world = World::connected();
@@ -645,6 +655,27 @@ fn a_release_that_is_refused_for_long_still_ends() {
         world.outcome(op)
     );
     assert!(world.machine.is_idle(), "nothing is left to do");
+}
+
+#[test]
+fn a_release_that_is_refused_for_good_says_so_at_once() {
+    for (code, is_said) in [("NOPERM", true), ("LOADING", false)] {
+        let mut world = World::connected();
+        let op = world.acquire(60_000, Wait::Never);
+        world.settle();
+        let (lease, _) = world.lease(op);
+        let op = world.release(lease);
+        let (request, _) = world.wire.pop_front().unwrap();
+        world.reply(request, Err(refused(code)));
+        let outcome = world.outcome(op);
+        assert_eq!(matches!(outcome, Some(Outcome::Server { .. })), is_said, "{code}: {outcome:?}");
+
+        world.pass(ms(1_000));
+        world.settle();
+        assert_eq!(world.outcome(op) == Some(&Outcome::Done), !is_said, "{code}");
+        assert_eq!(world.server.owner(world.now, &World::keys()), None, "{code}: it is repeated");
+        assert!(world.machine.is_idle(), "nothing is left to do");
+    }
 }
 
 #[test]
