@@ -263,4 +263,21 @@ mod tests {
             assert!(known.abs_diff(shows(us)) <= 600, "{known} after {us} µs");
         }
     }
+
+    /// A message with the time of the old clock may be on its way until then.
+    #[test]
+    fn a_clock_that_was_set_back_is_known_for_ten_seconds() {
+        const HOUR_US: u64 = 3_600_000_000;
+        let mut data = ServerData::default();
+        let mut read = |at_us, shows_us| {
+            let at = Mono::from_micros(at_us);
+            data.compare_clocks(at, at, ServerTime::from_micros(HOUR_US + shows_us));
+            data.is_set_back(at)
+        };
+        assert!(!read(0, 0), "the first reading");
+        assert!(!read(5_000_000, 5_000_000), "it runs");
+        assert!(read(6_000_000, 4_000_000), "it was set back by two seconds");
+        assert!(read(16_000_000, 14_000_000), "ten seconds ago");
+        assert!(!read(17_000_000, 15_000_000), "it runs, from where it was set");
+    }
 }
