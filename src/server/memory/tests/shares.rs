@@ -139,3 +139,23 @@ fn together_or_alone_is_the_same() {
     }
     assert!(done > ROUNDS / 20 && refused > ROUNDS / 20, "{done} and {refused}");
 }
+
+/// 1. A has three permits of five, and B has one.
+/// 2. A gives its share up. C gets four permits, and there is none for D.
+#[test]
+fn permits_are_given_back_however_their_share_ends() {
+    let of = |name: &str| Token::from_text(&format!("hf1.{name}"));
+    let takes = |world: &mut World, name, permits| {
+        let reply = world.run(&acquire(of(name), 60_000, Mode::permits(permits, 5)));
+        matches!(reply, Ok(Reply::Granted { .. } | Reply::Joined { .. }))
+    };
+    let (keys, token) = (LockKeys::from_key(LOCK), of("a.1/5/3"));
+    let ways = [release(token.clone()), Call::FreeShare { keys, token }];
+    for way in ways {
+        let mut world = World { store: Store::new(), now_ms: START_MS };
+        assert!(takes(&mut world, "a.1/5/3", 3) && takes(&mut world, "b.1/5", 1), "four of five");
+        assert_eq!(world.run(&way), Ok(Reply::Owner(true)), "{way:?}");
+        assert!(takes(&mut world, "c.1/5/4", 4), "A's three are free after {way:?}");
+        assert!(!takes(&mut world, "d.1/5", 1), "all five are taken");
+    }
+}
