@@ -330,9 +330,7 @@ export class NativeChannel {
   /** How many requests have no answer. The core is asked only if answers may have come since it last said so. */
   #countUnanswered(): number {
     const { reads } = operations;
-    return reads === this.#knownAt
-      ? this.#lastUnanswered
-      : orFallback(this.#unanswered, 0);
+    return reads === this.#knownAt ? this.#lastUnanswered : orFallback(this.#unanswered, 0);
   }
 
   #flushAll(): void {

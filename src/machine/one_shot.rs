@@ -143,7 +143,7 @@ impl OneShot {
     ) -> Option<Result<Reply, Outcome>> {
         let owner = Owner::OneShot(op);
         if let Call::TakeAll { .. } = self.call {
-            return self.take_answered(context, servers, op, finished);
+            return self.take_answered(context, servers, op, &finished);
         }
         match finished.reply {
             // From now on the call frees the lock only from these owners, however late it arrives.
@@ -188,7 +188,7 @@ impl OneShot {
         context: &mut Context,
         servers: &mut Servers,
         op: OpId,
-        finished: Finished,
+        finished: &Finished,
     ) -> Option<Result<Reply, Outcome>> {
         let owner = Owner::OneShot(op);
         // What has them already gives them back if the script does not complete it.
@@ -196,8 +196,9 @@ impl OneShot {
             finished.reply,
             Ok(Reply::Take(Take::Held | Take::Unseen)) | Err(CallError::Unsent)
         );
-        match finished.reply {
+        match &finished.reply {
             Ok(Reply::Take(Take::Taken { last })) => {
+                let last = *last;
                 let before = last.saturating_sub(self.call.locks() as u64);
                 if servers.data_of(self.call.keys()).may_follow(context.now, before) {
                     self.uncertain = false;
