@@ -92,8 +92,15 @@ impl Ballot {
         if yes >= majority {
             return Some(true);
         }
-        let Question::Withdraw { overdue } = self.question else {
-            return (yes + awaited < majority).then_some(false);
+        let is_lost = yes + awaited < majority;
+        let overdue = match self.question {
+            Question::Withdraw { overdue } => overdue,
+            // A majority that denies the lock ends its lease at once, so an extension waits for votes that can make one.
+            Question::Extend { .. } => {
+                return (is_lost && (self.is_denied() || !self.may_be_denied(awaited)))
+                    .then_some(false);
+            }
+            Question::Lock(_) | Question::WriteFence { .. } => return is_lost.then_some(false),
         };
         // The owner held it, so a missing answer is no sign of another owner.
         let known = yes + self.count_no() >= majority;
@@ -107,6 +114,11 @@ impl Ballot {
     /// Whether a majority says that the caller does not own the lock: then it cannot.
     pub(super) fn is_denied(&self) -> bool {
         self.count_no() > self.votes.len() - majority(self.votes.len())
+    }
+
+    /// Whether that majority is possible once the `awaited` votes are there.
+    fn may_be_denied(&self, awaited: usize) -> bool {
+        self.count_no() + awaited > self.votes.len() - majority(self.votes.len())
     }
 
     /// Whether too many servers failed for any majority.

@@ -498,6 +498,22 @@ fn an_extension_is_lost_if_a_majority_denies_it_and_not_before() {
     assert_eq!(council.outcome(OpId(3)), None, "it is asked again");
 }
 
+/// 1. The servers have lost the lock. One denies an extension, and the connection to another breaks.
+/// 2. If the ballot were over now, the next would begin at once, press for new connections, lose its votes with the old
+///    ones, and so on for as long as the lease lasts.
+/// 3. The third server denies it, too: the lease ends.
+#[test]
+fn an_extension_waits_for_the_vote_that_may_deny_it() {
+    let mut council = Council::extending(3);
+    council.cut(1);
+    council.answer(0, owner(false));
+    council.pass(ms(20));
+    let is_asked = |node| council.asked.iter().any(|asked| asked.node == node);
+    assert!(!is_asked(0) && is_asked(2), "no other ballot begins");
+    council.answer(2, owner(false));
+    assert_eq!(council.outcome(OpId(3)), Some(Outcome::Lost));
+}
+
 #[test]
 fn the_holder_on_most_servers_is_reported_without_its_attempt() {
     // Of five servers three make it certain.
