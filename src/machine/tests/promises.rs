@@ -139,11 +139,18 @@ impl Simulation {
                 let left = self.left_to_expire.contains(token.as_str())
                     || asked.any(|open| matches!(open.kind, OpKind::Leave(left) if left == lease));
                 let unproven = self.unproven.contains(token.as_str());
+                // A claim is no proof at a server that this process has met since the grant.
+                let shown = &self.processes[who].world.shown;
+                let is_elsewhere = self
+                    .server
+                    .granted(token.as_str())
+                    .is_some_and(|granted| shown.as_deref() != Some(&*granted.replication_id));
                 let excused = self.kind == Kind::Split
                     || self.is_victim(&token)
                     || self.is_taken_over(&token)
                     || left
-                    || unproven;
+                    || unproven
+                    || is_elsewhere;
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             OpKind::Release { .. } | OpKind::Cancelled => true,
