@@ -208,6 +208,8 @@ impl OneShot {
             // A release serves the waiters whom it has overtaken.
             Ok(Reply::Take(Take::Held | Take::Overtaken)) => return Some(Ok(Reply::Owner(false))),
             Ok(_) => {}
+            // Executed late, they may overtake those who wait: then no script may complete them.
+            Err(CallError::Lost(_) | CallError::Halfway(_)) => return Some(Err(Outcome::OneByOne)),
             Err(_) => {
                 self.become_script();
                 servers.retry(context, owner);

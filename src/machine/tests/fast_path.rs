@@ -123,6 +123,29 @@ fn several_locks_do_not_overtake_those_who_wait_for_one() {
     assert_eq!(a.server.owner(a.now, &other), None);
 }
 
+/// 1. A's plain commands are lost with its connection, and reach the server late: they take both locks ahead of B, who waits.
+/// 2. A script with the same tokens would complete that. So the locks are taken one by one, and the late ones given back.
+#[test]
+fn several_locks_whose_answer_is_lost_are_taken_one_by_one() {
+    let (mut a, mut b) = ready();
+    let held = b.acquire_named("a", 10_000, Wait::Never, RENEWED, Mode::Exclusive);
+    b.settle();
+    let op = acquire_both(&mut a);
+    let late: Vec<_> = a.wire.iter().map(|(_, call)| call.clone()).collect();
+    a.lose_requests();
+    a.connect();
+    a.settle();
+    assert_eq!(a.outcome(op), Some(&Outcome::OneByOne));
+    b.release(b.lease(held).0);
+    b.settle();
+    late.iter().for_each(|call| drop(a.server.execute(a.now, call)));
+    let owns = |a: &World| a.server.owner(a.now, &LockKeys::new("lock:", "b"));
+    assert!(owns(&a).is_some(), "they were executed for nobody");
+    a.pass(ms(1_500));
+    a.settle();
+    assert_eq!((owns(&a), a.server.leftovers(a.now).as_str()), (None, ""));
+}
+
 #[test]
 fn several_locks_without_fences_are_completed_by_the_script_or_given_back() {
     for (fence, refused) in [(1, false), (8_900_000_000_000_000, true)] {

@@ -452,8 +452,7 @@ fn a_one_shot_is_repeated_under_the_current_epoch() {
 
 #[test]
 fn several_locks_are_taken_and_given_back() {
-    let mut world = World::connected();
-    world.server.set_fence(world.now, 1_700_000_900_000_000);
+    let mut world = World::connected().by_scripts();
     let op = together(&mut world);
     world.execute_and_lose_replies();
     let issued = world.server.fence(world.now).unwrap();
@@ -472,7 +471,7 @@ fn several_locks_are_taken_and_given_back() {
 
 #[test]
 fn a_server_that_leaves_a_fence_out_is_asked_again() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let op = together(&mut world);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Ok(Reply::All(vec![1])));
@@ -488,7 +487,7 @@ fn a_server_that_leaves_a_fence_out_is_asked_again() {
 
 #[test]
 fn several_locks_that_were_requested_twice_are_released_twice() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let op = together(&mut world);
     world.lose_requests();
     world.connect();
@@ -509,7 +508,7 @@ fn several_locks_that_were_requested_twice_are_released_twice() {
 
 #[test]
 fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let op = together(&mut world);
     world.lose_requests();
     world.pass(COMMAND_TIMEOUT);
