@@ -138,7 +138,9 @@ fn several_locks_whose_answer_is_lost_are_taken_one_by_one() {
     assert_eq!(a.outcome(op), Some(&Outcome::OneByOne));
     b.release(b.lease(held).0);
     b.settle();
-    late.iter().for_each(|call| drop(a.server.execute(a.now, call)));
+    for call in &late {
+        drop(a.server.execute(a.now, call));
+    }
     let owns = |a: &World| a.server.owner(a.now, &LockKeys::new("lock:", "b"));
     assert!(owns(&a).is_some(), "they were executed for nobody");
     a.pass(ms(1_500));
