@@ -94,7 +94,7 @@ async function share(here: LockManager, there: LockManager): Promise<void> {
 
 /** The rights that the page adds for commands which not every server has. */
 async function newCommands(): Promise<readonly string[]> {
-  const names = ['delex', 'delifeq', 'msetex'];
+  const names = ['client|setinfo', 'delex', 'delifeq', 'msetex'];
   const known = (await server.admin.call('COMMAND', 'INFO', ...names)) as unknown[];
   const own = names.filter((_, i) => known[i] !== null);
   return own.flatMap((name) => leastRights(`+${name} `).rules.at(-1) ?? []);
