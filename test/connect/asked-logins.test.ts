@@ -2,32 +2,21 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { afterEach, test } from 'node:test';
-import type { ConnectOptions, CredentialsSource } from 'holdfast';
+import { test } from 'node:test';
+import type { CredentialsSource } from 'holdfast';
 import { createClient } from 'redis';
-import { type ConnectTarget, connect, holdfast, type LockManager } from '../support/holdfast.js';
+import { ended, manager as open } from '../support/ended.js';
+import { connect, holdfast } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 import { Rotation, USER } from './rotation.js';
 
 const { LockConnectionError, LockServerError } = holdfast;
 
-const ended: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
-
 async function start(args: readonly string[] = []): Promise<RedisServer> {
   const server = await RedisServer.start({ args });
   ended.push(() => server.stop());
   return server;
-}
-
-async function open(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
-  const locks = await connect(target, options);
-  ended.push(() => locks.close());
-  return locks;
 }
 
 /** The connections of the user: its ids. */

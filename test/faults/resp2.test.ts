@@ -1,10 +1,11 @@
 /** Servers without HELLO, where messages have a connection of their own, and what breaks there. */
 
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
-import type { ConnectOptions, ServerAbilities } from 'holdfast';
+import { test } from 'node:test';
+import type { ServerAbilities } from 'holdfast';
 import { Cluster } from '../support/cluster.js';
-import { type ConnectTarget, connect, type LockManager } from '../support/holdfast.js';
+import { ended, manager } from '../support/ended.js';
+import { connect, type LockManager } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RestrictedServer } from '../support/restricted.js';
 import { Sentinels } from '../support/sentinels.js';
@@ -14,22 +15,10 @@ import { until } from '../support/wait.js';
 /** Takes HELLO away. */
 const RESP2 = ['--rename-command', 'HELLO', ''];
 
-const ended: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
-
 async function start(options: ServerOptions = {}): Promise<RedisServer> {
   const server = await RedisServer.start({ args: RESP2, ...options });
   ended.push(() => server.stop());
   return server;
-}
-
-async function manager(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
-  const locks = await connect(target, options);
-  ended.push(() => locks.close());
-  return locks;
 }
 
 /** What the servers of a manager have in common: all of them must agree. */

@@ -1,18 +1,13 @@
 /** Servers that refuse what services refuse: see test/support/restricted.ts. */
 
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
+import { test } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
+import { ended } from '../support/ended.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RestrictedServer, type RestrictionName } from '../support/restricted.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
-
-const ended: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
 
 async function real(): Promise<RedisServer> {
   const server = await RedisServer.start();

@@ -6,10 +6,11 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, test } from 'node:test';
+import { test } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
 import { ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
+import { ended } from '../support/ended.js';
 import { type ConnectTarget, connect, holdfast, type LockManager } from '../support/holdfast.js';
 import { type AclUser, enrol, leastRights } from '../support/least-rights.js';
 import { RestrictedServer } from '../support/restricted.js';
@@ -32,12 +33,7 @@ const COMMANDS = [
   ),
 ].sort();
 
-const ended: (() => Promise<unknown>)[] = [];
 const server = serverOfFile();
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
 
 async function open(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
   const locks = await connect(target, options);

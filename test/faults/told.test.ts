@@ -4,9 +4,10 @@
  */
 
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
-import type { ConnectOptions, ConnectTarget, Lock } from 'holdfast';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { test } from 'node:test';
+import type { ConnectOptions, Lock } from 'holdfast';
+import { ended, manager } from '../support/ended.js';
+import type { LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 
@@ -16,23 +17,11 @@ const TTL = 600_000;
 /** So many locks of a manager are tracked at a time. */
 const TRACKED_MAX = 1_000;
 
-const ended: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
-
 async function start(...args: string[]): Promise<RedisServer> {
   const server = new RedisServer({ args });
   await server.startOnFreePort();
   ended.push(() => server.stop());
   return server;
-}
-
-async function manager(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
-  const locks = await connect(target, options);
-  ended.push(() => locks.close());
-  return locks;
 }
 
 /** How many keys the server tracks. */

@@ -1,10 +1,10 @@
 /** Holders and waiters that are told of changed keys, on every kind of target: the server that has the lock tells. */
 
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
-import type { ConnectOptions, ConnectTarget } from 'holdfast';
+import { test } from 'node:test';
 import { Cluster } from '../support/cluster.js';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { ended, manager } from '../support/ended.js';
+import type { LockManager } from '../support/holdfast.js';
 import { Sentinels } from '../support/sentinels.js';
 import type { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -13,18 +13,6 @@ import { newAuthority, Servers } from './tls/support.js';
 /** The first renewal is due only after minutes. */
 const TTL = 600_000;
 const KEY = 'lock:{a}';
-
-const ended: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ended.splice(0).reverse()) await end();
-});
-
-async function manager(target: ConnectTarget, options: ConnectOptions = {}): Promise<LockManager> {
-  const locks = await connect(target, options);
-  ended.push(() => locks.close());
-  return locks;
-}
 
 /** How many keys the server tracks. */
 async function tracked(server: RedisServer): Promise<number> {
