@@ -14,7 +14,7 @@ const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
-/** So many losses of each kind with messages, and without them, where each takes seconds. */
+/** The number of losses of each kind: with messages, and without them, where each takes seconds. */
 const LOSSES = { told: 1_000, 'not told': 50 };
 const WAITS = 50;
 const HOLDS = 100;
@@ -159,7 +159,7 @@ async function commands(locks, admin, ms) {
   return (after.commands - before.commands) / HOLDS;
 }
 
-/** What `count` held locks cost the server. */
+/** The server CPU of a renewal while `count` locks are held, in µs. */
 async function costOf(open, count, admin) {
   const locks = await open();
   await holdAll(locks, count, TTL_MS);

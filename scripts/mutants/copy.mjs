@@ -16,15 +16,15 @@ export const ROOT = join(import.meta.dirname, '..', '..');
 const COPY = join(ROOT, 'target', 'mutants', 'copy');
 /** What is built or changed in the copy; all else is the project's own. */
 const COPIED = ['js', 'src', 'package.json', 'build', 'dist'];
-const LEFT_OUT = ['.git', 'target'];
+export const LEFT_OUT = ['.git', 'target'];
 /** Tests that take longer wait for something that never comes: the mistake is noticed, but late. */
 const LIMIT_MS = 240_000;
 
-export function makeCopy(to = COPY, copied = COPIED) {
+export function makeCopy(to = COPY, copied = COPIED, leftOut = LEFT_OUT) {
   rmSync(to, { recursive: true, force: true });
   mkdirSync(to, { recursive: true });
   for (const entry of readdirSync(ROOT)) {
-    if (LEFT_OUT.includes(entry)) continue;
+    if (leftOut.includes(entry)) continue;
     if (copied.includes(entry)) cpSync(join(ROOT, entry), join(to, entry), { recursive: true });
     else symlinkSync(join(ROOT, entry), join(to, entry));
   }

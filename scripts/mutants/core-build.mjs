@@ -1,19 +1,9 @@
 // A copy of the core with mistakes, and its builds.
 
 import { spawnSync } from 'node:child_process';
-import {
-  appendFileSync,
-  copyFileSync,
-  cpSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { appendFileSync, copyFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { ROOT } from './copy.mjs';
+import { LEFT_OUT, makeCopy, ROOT } from './copy.mjs';
 
 /** For files of a run. */
 export const WORK = join(ROOT, 'target', 'mutants');
@@ -23,8 +13,8 @@ const MAKER_TARGET = join(ROOT, 'target', 'judge');
 const MAKER = join(MAKER_TARGET, 'release', 'holdfast-mutants');
 /** Another version, so that the builds of the copy do not replace the project's own. */
 const VERSIONED = ['Cargo.toml', 'Cargo.lock'];
-/** Cargo finds the configuration of the project above the copy; twice its flags would be other ones. */
-const LEFT_OUT = ['.git', '.cargo', 'target', 'src', ...VERSIONED];
+/** Cargo finds it above the copy; twice its flags would be other ones. */
+const CONFIGURATION = '.cargo';
 /** The libraries are those of the project's own builds. */
 const TARGET = join(ROOT, 'target');
 const BIG = { encoding: 'utf8', maxBuffer: 2 ** 30 };
@@ -40,20 +30,15 @@ export function findMistakes() {
 }
 
 function makeCore() {
-  rmSync(CORE, { recursive: true, force: true });
-  mkdirSync(CORE, { recursive: true });
-  for (const entry of readdirSync(ROOT)) {
-    if (!LEFT_OUT.includes(entry)) symlinkSync(join(ROOT, entry), join(CORE, entry));
-  }
-  for (const file of VERSIONED) {
-    const text = readFileSync(join(ROOT, file), 'utf8');
+  makeCopy(CORE, ['src', ...VERSIONED], [...LEFT_OUT, CONFIGURATION]);
+  for (const path of VERSIONED.map((file) => join(CORE, file))) {
     const version = /(name = "holdfast"\nversion = ")[^"]+/;
+    const text = readFileSync(path, 'utf8');
     writeFileSync(
-      join(CORE, file),
+      path,
       text.replace(version, (_, before) => `${before}0.0.0-mutants`),
     );
   }
-  cpSync(join(ROOT, 'src'), join(CORE, 'src'), { recursive: true });
   cpSync(join(import.meta.dirname, 'mutant.rs'), join(CORE, 'src', 'mutant.rs'));
   appendFileSync(join(CORE, 'src', 'lib.rs'), '\n#[doc(hidden)]\npub mod mutant;\n');
 }
@@ -94,10 +79,7 @@ function refuse(mistakes) {
     }
     const numbers = mistakes.filter((each) => !refused.has(each)).map(({ number }) => number);
     const places = make(['write', ROOT, CORE], JSON.stringify(numbers));
-    const checked = cargo(CORE, ['check', '--message-format=json'], {
-      mayFail: true,
-      env: QUICKLY,
-    });
+    const checked = cargo(CORE, ['check', '--message-format=json'], { mayFail: true });
     const errors = messages(checked).filter(({ message }) => message?.level === 'error');
     if (errors.length === 0) return [...refused];
     const found = new Set(errors.flatMap(({ message }) => placesOf(message, places)));
@@ -114,7 +96,7 @@ function placesOf({ spans, children }, places) {
       ({ file, span: { start, end } }) =>
         file === span.file_name && span.byte_start < end && span.byte_end > start,
     );
-  // Of those around a place, the innermost.
+  // A mistake within another is the one that the error is about.
   const innermost = ({ span }, others) =>
     !others.some(
       (other) =>

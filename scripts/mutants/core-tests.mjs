@@ -28,12 +28,12 @@ export async function recordReached(binary) {
   return reached;
 }
 
-/** What fails of all tests: those first that cover the scripts. */
+/** The first failure of all tests; those that cover the scripts run first. */
 export async function failsAnyTest(binary, env) {
   return (await run(binary, ['server::', 'protocol::'], env)) ?? (await run(binary, [], env));
 }
 
-/** What fails of the tests that reach a mistake: the quick ones first. */
+/** The first failure of the tests that reach a mistake; the quick ones run first. */
 export async function failsOneOf(tests, binary, env) {
   // Threads that a test has started have other names, or none.
   const named = [...tests].filter((test) => test.includes('::'));

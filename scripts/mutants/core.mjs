@@ -4,7 +4,8 @@
 import { availableParallelism } from 'node:os';
 import { buildWith, findMistakes, withLua } from './core-build.mjs';
 import { failsAnyTest, failsFreshSeeds, failsOneOf, recordReached } from './core-tests.mjs';
-import { describe, draw, tell, withoutEquivalent } from './tally.mjs';
+import { inLanes } from './lanes.mjs';
+import { describe, equivalents, keyOf, shuffled, tell } from './tally.mjs';
 
 /** The unit tests are compiled without it: tests of JavaScript reach it alone. */
 const UNSEEN = 'src/node/';
@@ -16,26 +17,24 @@ export async function sampleCore({ count, seed, folder }) {
     isLua
       ? file.endsWith('.lua')
       : file.endsWith('.rs') && file.startsWith(folder) && !file.startsWith(UNSEEN);
-  const drawn = draw(withoutEquivalent(findMistakes().filter(isChosen)), count, seed);
+  const known = equivalents();
+  const eligible = findMistakes().filter((each) => isChosen(each) && !known.has(keyOf(each)));
+  const drawn = shuffled(eligible, seed).slice(0, count);
   console.log(`${drawn.length} mistakes, seed ${seed}`);
   // The unit tests read the scripts when they run.
   const { binary, refused } = buildWith(isLua ? [] : drawn);
   for (const mistake of refused) console.log(`  not compiled  ${describe(mistake)}`);
   const rest = drawn.filter((mistake) => !refused.includes(mistake));
   const reached = isLua ? undefined : await recordReached(binary);
-  const judged = [];
-  const work = async () => {
-    for (let next = rest.shift(); next !== undefined; next = rest.shift()) {
-      const { isNoticed, by } = await noticedBy(binary, next, reached);
-      judged.push({ part: partOf(next.file), isNoticed });
-      console.log(`  ${isNoticed ? 'noticed' : 'missed '}  ${describe(next)}  (${by})`);
-    }
+  const judge = async (mistake) => {
+    const { isNoticed, by } = await noticedBy(binary, mistake, reached);
+    console.log(`  ${isNoticed ? 'noticed' : 'missed '}  ${describe(mistake)}  (${by})`);
+    return { part: partOf(mistake.file), isNoticed };
   };
-  await Promise.all(Array.from({ length: availableParallelism() }, work));
-  tell(judged);
+  tell(await inLanes(rest, judge, availableParallelism()));
 }
 
-/** What notices a mistake: unit tests, or fresh seeds of the simulator. */
+/** Whether unit tests, or else fresh seeds of the simulator, notice a mistake. */
 function noticedBy(binary, mistake, reached) {
   if (reached === undefined) {
     return withLua(mistake, (lua) => {

@@ -3,8 +3,8 @@ import { availableParallelism } from 'node:os';
 /** Most tests wait for a server or a lease most of the time. */
 const LANES = 3 * availableParallelism();
 
-/** What `work` makes of each, in their order; some are under way at a time. */
-export async function inLanes(list, work) {
+/** Answers the results of `work` for each of a list, in their order; `lanes` are under way at a time. */
+export async function inLanes(list, work, lanes = LANES) {
   const results = [];
   let next = 0;
   const lane = async () => {
@@ -14,6 +14,6 @@ export async function inLanes(list, work) {
       results[at] = await work(list[at]);
     }
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  await Promise.all(Array.from({ length: lanes }, lane));
   return results;
 }

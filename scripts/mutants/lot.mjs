@@ -1,17 +1,14 @@
 // Mistakes drawn by lot: they were never shown to anybody, so they say how likely the next slip is to be noticed.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Compiler } from './compiler.mjs';
 import { ROOT } from './copy.mjs';
 import { inLanes } from './lanes.mjs';
 import { makeMistakes } from './mistakes.mjs';
 import { reachOfTests } from './reach.mjs';
 import { buildSwitched, runTest } from './switched.mjs';
+import { describe, equivalents, keyOf, shuffled, tell } from './tally.mjs';
 
-/** Those that change nothing that anybody sees, each with the reason. */
-const EQUIVALENT = join(ROOT, 'test', 'mutants', 'equivalent.json');
 /** The folders of `js` whose own folders are parts. */
 const ADAPTERS = ['adapters', 'operators'];
 /** So much longer a file of a mistake's own folder may take, and still runs before one of another. */
@@ -41,17 +38,17 @@ export async function sample({ count, seed, folder = 'js', since }) {
   const judged = await inLanes(drawn, async (mistake) => {
     const result = await judge(mistake, tests);
     // The file of a mistake may pass, and another be refused for its sake.
-    const isRefused = !result.noticed && compiler.refuses(mistake, { everywhere: true });
-    const word = isRefused ? 'refused' : result.noticed ? 'noticed' : 'missed ';
+    const isRefused = !result.isNoticed && compiler.refuses(mistake, { everywhere: true });
+    const word = isRefused ? 'refused' : result.isNoticed ? 'noticed' : 'missed ';
     console.log(`  ${word}  ${describe(mistake)}\n             ${result.how}`);
-    return { ...result, mistake, isRefused };
+    return { ...result, part: partOf(mistake.file), isRefused };
   });
-  tellParts(judged.filter(({ isRefused }) => !isRefused));
+  tell(judged.filter(({ isRefused }) => !isRefused));
 }
 
 /** The first mistakes of a list that the compiler accepts, without those that were judged equal. */
 function draw(list, count, compiler) {
-  const reasons = new Map(readEquivalent().map(({ mistake, reason }) => [mistake, reason]));
+  const reasons = equivalents();
   const drawn = [];
   const equal = [];
   const refused = [];
@@ -79,11 +76,11 @@ async function judge(mistake, tests) {
     ms += test.ms;
     const ended = await endedWith(mistake.id, test);
     if (ended === 'passed') ran += 1;
-    else if (ended !== 'slow') return { noticed: true, how: `${test.file} ${ended}` };
+    else if (ended !== 'slow') return { isNoticed: true, how: `${test.file} ${ended}` };
   }
   const isCut = ran < reaching.length;
   const passed = `${ran} of ${reaching.length} tests that reach it passed`;
-  return { noticed: false, isCut, how: isCut ? `not all were run: ${passed}` : passed };
+  return { isNoticed: false, isCut, how: isCut ? `not all were run: ${passed}` : passed };
 }
 
 /**
@@ -120,77 +117,8 @@ function changedLines(since) {
   return changed;
 }
 
-function readEquivalent() {
-  return existsSync(EQUIVALENT) ? JSON.parse(readFileSync(EQUIVALENT, 'utf8')) : [];
-}
-
-/** By its text rather than its line, which moves. */
-function keyOf({ file, kind, was, becomes }) {
-  return `${file}: ${kind}: ${shown(was)} -> ${shown(becomes)}`;
-}
-
-function describe(mistake) {
-  const { file, line, kind, was, becomes } = mistake;
-  return `${file}:${line}: ${kind}: ${shown(was)} -> ${shown(becomes)}`;
-}
-
-/** A list in an order that the seed decides. */
-function shuffled(list, seed) {
-  const next = random(seed);
-  const rest = [...list];
-  for (let at = rest.length - 1; at > 0; at--) {
-    const other = Math.floor(next() * (at + 1));
-    [rest[at], rest[other]] = [rest[other], rest[at]];
-  }
-  return rest;
-}
-
-/** mulberry32: numbers from 0 to 1. */
-function random(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** The folder of `js` that a file is in; of adapters and annexes the one below. */
 function partOf(file) {
   const [, first = '', second = ''] = file.split('/');
   return ADAPTERS.includes(first) ? `${first}/${second}` : first;
-}
-
-function tellParts(judged) {
-  const inPart = (part) => judged.filter(({ mistake }) => partOf(mistake.file) === part);
-  const parts = new Set(judged.map(({ mistake }) => partOf(mistake.file)));
-  for (const part of [...parts].sort()) tell(part, inPart(part));
-  tell('all', judged);
-}
-
-function tell(part, list) {
-  const noticed = list.filter((each) => each.noticed).length;
-  const cut = list.filter(({ isCut }) => isCut).length;
-  const [low, high] = wilson(noticed, list.length).map((each) => Math.round(100 * each));
-  const rate = Math.round((100 * noticed) / list.length);
-  const rest = cut === 0 ? '' : `; not all tests were run for ${cut} of the others`;
-  console.log(
-    `${part.padEnd(28)} ${noticed} of ${list.length} noticed, ${rate} % (${low} to ${high} %)${rest}`,
-  );
-}
-
-/** The interval that has the true rate with 95 %. */
-function wilson(noticed, of) {
-  const z = 1.96;
-  const rate = noticed / of;
-  const middle = rate + z ** 2 / (2 * of);
-  const reach = z * Math.sqrt((rate * (1 - rate)) / of + z ** 2 / (4 * of ** 2));
-  const scale = 1 + z ** 2 / of;
-  return [(middle - reach) / scale, (middle + reach) / scale];
-}
-
-function shown(text) {
-  const line = text.replace(/\s+/g, ' ').trim();
-  return line.length > 90 ? `${line.slice(0, 90)}…` : line;
 }

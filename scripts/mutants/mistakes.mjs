@@ -14,7 +14,7 @@ import { ROOT } from './copy.mjs';
 const EXCLUDED = ['StringLiteral', 'Regex', 'ObjectLiteral', 'ArrayDeclaration'];
 /** A larger number is a measure, of which one more means nothing. */
 const COUNTED_MAX = 100;
-/** What is made of statements; all else is an expression. */
+/** These kinds change statements; all others change expressions. */
 const STATEMENTS = ['BlockStatement', 'CallRemoval'];
 
 const STRYKER = import.meta.resolve('@stryker-mutator/instrumenter');

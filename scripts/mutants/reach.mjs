@@ -52,7 +52,7 @@ function keepList(mistakes) {
   return name;
 }
 
-/** What a file of tests reaches, or why it is left out. */
+/** The mistakes that a file of tests reaches, or the reason to leave it out. */
 async function measured(file, mistakes, list) {
   const hash = hashOf(readFileSync(join(TESTS, file)));
   const kept = join(KEPT, `${file.replaceAll('/', '-')}-${hash}.json`);

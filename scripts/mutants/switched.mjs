@@ -13,7 +13,7 @@ const RECORDER = join(import.meta.dirname, 'recorder.cjs');
 /** After this a test that is asked to end, and does not, is killed. */
 const GRACE_MS = 3_000;
 
-/** What runs now: it ends with this process. */
+/** The processes that run now: they end with this one. */
 const running = new Set();
 for (const name of ['SIGHUP', 'SIGINT', 'SIGTERM']) process.once(name, () => process.exit(1));
 process.once('exit', () => {

@@ -8,29 +8,45 @@ import { ROOT } from './copy.mjs';
 const EQUIVALENT = join(ROOT, 'test', 'mutants', 'equivalent.json');
 const Z = 1.96;
 
-/** Those of a list that were not judged to change nothing. */
-export function withoutEquivalent(list) {
+/** The reasons of those that were judged to change nothing, by their keys. */
+export function equivalents() {
   const judged = existsSync(EQUIVALENT) ? JSON.parse(readFileSync(EQUIVALENT, 'utf8')) : [];
-  const known = new Set(judged.map(({ mistake }) => mistake));
-  return list.filter((mistake) => !known.has(keyOf(mistake)));
+  return new Map(judged.map(({ mistake, reason }) => [mistake, reason]));
 }
 
-/** So many of a list, as the seed decides. */
-export function draw(list, count, seed) {
+/** A list in an order that the seed decides. */
+export function shuffled(list, seed) {
   const next = random(seed);
   const rest = [...list];
-  const drawn = [];
-  while (drawn.length < count && rest.length > 0) {
-    drawn.push(...rest.splice(Math.floor(next() * rest.length), 1));
+  for (let at = rest.length - 1; at > 0; at--) {
+    const other = Math.floor(next() * (at + 1));
+    [rest[at], rest[other]] = [rest[other], rest[at]];
   }
-  return drawn;
+  return rest;
+}
+
+/** By its text rather than its line, which moves. */
+export function keyOf(mistake) {
+  return `${mistake.file}: ${changeOf(mistake)}`;
 }
 
 export function describe(mistake) {
-  return `${mistake.line}: ${keyOf(mistake)}`;
+  return `${mistake.file}:${mistake.line}: ${changeOf(mistake)}`;
 }
 
-/** Tells how many of a part, and of all, were noticed, with the interval that has the true rate with 95 %. */
+function changeOf({ kind, was, becomes }) {
+  return `${kind}: ${shown(was)} -> ${shown(becomes)}`;
+}
+
+function shown(text) {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length > 90 ? `${line.slice(0, 90)}…` : line;
+}
+
+/**
+ * Tells how many of each part, and of all, were noticed, with the interval that has the true rate with 95 %. Each is
+ * `{ part, isNoticed, isCut }`; `isCut`: not all tests were run.
+ */
 export function tell(judged) {
   const parts = [...new Set(judged.map(({ part }) => part))].sort();
   for (const name of parts) {
@@ -43,19 +59,13 @@ export function tell(judged) {
 function tellPart(part, list) {
   const of = list.length;
   const noticed = list.filter(({ isNoticed }) => isNoticed).length;
+  const cut = list.filter(({ isCut }) => isCut).length;
   const [low, high] = wilson(noticed, of).map((rate) => Math.round(100 * rate));
   const rate = Math.round((100 * noticed) / of);
-  console.log(`${part.padEnd(28)} ${noticed} of ${of} noticed, ${rate} % (${low} to ${high} %)`);
-}
-
-/** By its text rather than its line, which moves. */
-function keyOf({ file, kind, was, becomes }) {
-  return `${file}: ${kind}: ${shown(was)} -> ${shown(becomes)}`;
-}
-
-function shown(text) {
-  const line = text.replace(/\s+/g, ' ').trim();
-  return line.length > 90 ? `${line.slice(0, 90)}…` : line;
+  const rest = cut === 0 ? '' : `; not all tests were run for ${cut} of the others`;
+  console.log(
+    `${part.padEnd(28)} ${noticed} of ${of} noticed, ${rate} % (${low} to ${high} %)${rest}`,
+  );
 }
 
 /** mulberry32: numbers from 0 to 1. */
