@@ -16,7 +16,6 @@ pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Mistake>, Box<dyn Error>> {
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     let mut finder = Finder { text, found: Vec::new() };
     finder.visit_ast(&parsed);
-    finder.found.sort_by_key(|it| (it.span.start, usize::MAX - it.span.end));
     Ok(finder.found)
 }
 
@@ -38,16 +37,7 @@ impl Finder<'_> {
         let start = &self.text[shown.start..span.start];
         let becomes = format!("{start}{text}{}", &self.text[span.end..shown.end]);
         let switch = Switch { before: text.to_owned(), after: "" };
-        self.found.push(Mistake {
-            number: 0,
-            file: String::new(),
-            line,
-            kind,
-            was,
-            becomes,
-            span,
-            switch,
-        });
+        self.found.push(Mistake::new(kind, line, was, becomes, span, switch));
     }
 
     fn negate(&mut self, condition: &Expression) {

@@ -43,13 +43,14 @@ fn all(root: &Path) -> Outcome<Vec<Mistake>> {
     for file in files(root)? {
         let text = fs::read_to_string(root.join(&file))?;
         let name = file.to_string_lossy();
-        let found = match file.extension().and_then(|it| it.to_str()) {
+        let mut found = match file.extension().and_then(|it| it.to_str()) {
             Some("lua") => lua::mistakes_of(&text)?,
             Some("rs") if !excluded.iter().any(|it| file.starts_with(it)) => {
                 rust::mistakes_of(&text).map_err(|error| format!("{name}: {error}"))?
             }
             _ => Vec::new(),
         };
+        found.sort_by_key(Mistake::order);
         for mut it in found {
             it.number = all.len() + 1;
             it.file = name.clone().into_owned();
@@ -67,7 +68,7 @@ fn write(root: &Path, copy: &Path, chosen: &BTreeSet<usize>) -> Outcome<Vec<Plac
     for of_file in mistakes.chunk_by(|a, b| a.file == b.file) {
         let Some(Mistake { file, .. }) = of_file.first() else { continue };
         let text = fs::read_to_string(root.join(file))?;
-        let written = mistake::write(file, &text, of_file, &mut places);
+        let written = mistake::write(&text, of_file, &mut places);
         fs::write(copy.join(file), written)?;
     }
     Ok(places)

@@ -20,6 +20,25 @@ pub(crate) struct Mistake {
     pub(crate) switch: Switch,
 }
 
+impl Mistake {
+    /// A mistake that has no number and no file yet.
+    pub(crate) const fn new(
+        kind: &'static str,
+        line: usize,
+        was: String,
+        becomes: String,
+        span: Range<usize>,
+        switch: Switch,
+    ) -> Self {
+        Self { number: 0, file: String::new(), line, kind, was, becomes, span, switch }
+    }
+
+    /// Where it stands among those of its file: the outer of two that begin in one place comes first.
+    pub(crate) const fn order(&self) -> (usize, usize, usize) {
+        (self.span.start, usize::MAX - self.span.end, self.number)
+    }
+}
+
 /// Stands for the number of a mistake in its switch.
 const NUMBER: char = '\0';
 
@@ -39,20 +58,15 @@ pub(crate) struct Place {
 }
 
 /// The text with all of them. Inside of a switch, other mistakes are only where its own is off.
-pub(crate) fn write(
-    file: &str,
-    text: &str,
-    mistakes: &[Mistake],
-    places: &mut Vec<Place>,
-) -> String {
+pub(crate) fn write(text: &str, mistakes: &[Mistake], places: &mut Vec<Place>) -> String {
     let mut outermost_first: Vec<_> = mistakes.iter().collect();
-    outermost_first.sort_by_key(|it| (it.span.start, usize::MAX - it.span.end, it.number));
+    outermost_first.sort_by_key(|it| it.order());
     let mut writer = Writer { text, at: 0, written: String::new(), open: Vec::new() };
     for it in outermost_first {
-        places.extend(writer.close(it.span.start).into_iter().map(|place| place.of(file)));
+        places.extend(writer.close(it.span.start));
         writer.open(it);
     }
-    places.extend(writer.close(text.len()).into_iter().map(|place| place.of(file)));
+    places.extend(writer.close(text.len()));
     writer.copy(text.len());
     writer.written
 }
@@ -84,14 +98,8 @@ impl<'a> Writer<'a> {
             self.copy(it.span.end);
             self.written.push_str(it.switch.after);
             let span = began..self.written.len();
-            closed.push(Place { number: it.number, file: String::new(), span });
+            closed.push(Place { number: it.number, file: it.file.clone(), span });
         }
         closed
-    }
-}
-
-impl Place {
-    fn of(self, file: &str) -> Self {
-        Self { file: file.to_owned(), ..self }
     }
 }

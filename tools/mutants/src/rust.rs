@@ -37,9 +37,7 @@ pub(crate) fn mistakes_of(text: &str) -> syn::Result<Vec<Mistake>> {
     let file = syn::parse_file(text)?;
     let mut finder = Finder { text, found: Vec::new() };
     finder.visit_file(&file);
-    let mut found = finder.found;
-    found.sort_by_key(|it| (it.span.start, usize::MAX - it.span.end));
-    Ok(found)
+    Ok(finder.found)
 }
 
 struct Finder<'a> {
@@ -67,16 +65,7 @@ impl<'a> Finder<'a> {
     ) {
         let [was, becomes] =
             [was, becomes].map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
-        self.found.push(Mistake {
-            number: 0,
-            file: String::new(),
-            line,
-            kind,
-            was,
-            becomes,
-            span,
-            switch,
-        });
+        self.found.push(Mistake::new(kind, line, was, becomes, span, switch));
     }
 
     /// An expression that is another one while the switch is on.
