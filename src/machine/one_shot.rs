@@ -191,7 +191,7 @@ impl OneShot {
         finished: &Finished,
     ) -> Option<Result<Reply, Outcome>> {
         let owner = Owner::OneShot(op);
-        // What has them already gives them back if the script does not complete it.
+        // The token may have the locks: it gives them back if the script does not complete that.
         self.uncertain |= !matches!(
             finished.reply,
             Ok(Reply::Take(Take::Held | Take::Unseen)) | Err(CallError::Unsent)

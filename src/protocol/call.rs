@@ -408,6 +408,12 @@ impl Call {
         }
     }
 
+    /// The token for each lock of the call.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<Token> {
+        self.clone().into_locks().map(|(_, token)| token).collect()
+    }
+
     /// Every lock of the call, and the token for it.
     pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
         let (keys, token) = (self.keys().clone(), self.token().clone());

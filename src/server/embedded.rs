@@ -9,7 +9,7 @@ use super::redis::{Command, Dialect, wire};
 use super::{Clock, Deliver, Incoming, Item, Welcome};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{
-    Call, Counters, Denied, Failure, Message, Mono, Reply, Script, ServerProbe, ServerTime, Token,
+    Call, Counters, Denied, Failure, Message, Mono, Reply, Script, ServerProbe, ServerTime,
 };
 pub(crate) use redis::Value;
 use std::borrow::Cow;
@@ -214,7 +214,7 @@ pub(crate) fn execute(
 ) -> Result<Reply, Failure> {
     let Some(script) = call.script() else {
         let replies = Plain::ALL.map(|part| execute_plain(store, now, call, part));
-        return taken(&tokens_of(call), &replies);
+        return taken(&call.tokens(), &replies);
     };
     let command = wire::command(call, Dialect { counters, ..Dialect::PLAIN });
     if let Call::Renew { .. } = call {
@@ -222,11 +222,6 @@ pub(crate) fn execute(
     }
     let (keys, args) = command.keys_and_arguments();
     wire::reply(script, store.eval(now, &source(script), &keys, &args))
-}
-
-/// The tokens of a call, one for each of its locks.
-pub(crate) fn tokens_of(call: &Call) -> Vec<Token> {
-    call.clone().into_locks().map(|(_, token)| token).collect()
 }
 
 /// Runs one of the plain commands of a call.

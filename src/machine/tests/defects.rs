@@ -370,7 +370,7 @@ pub(super) fn untrack(out: &mut Vec<Effect>) {
     }
 }
 
-/// What the server is asked to track ahead of a renewal.
+/// The keys that the server is asked to track ahead of a renewal.
 pub(super) fn track_ahead(machine: &Machine, call: &Call) -> Option<(LockKeys, Option<Token>)> {
     let renews = matches!(call, Call::Extend { .. } | Call::Renew { .. });
     let is_tracked = renews && !machine.tracked_leases(Some(call.keys())).is_empty();

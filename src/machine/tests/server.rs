@@ -10,7 +10,7 @@ use crate::protocol::{
     Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, Script, ServerTime, Token,
 };
 use crate::server::embedded::{
-    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken, tokens_of,
+    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken,
 };
 use crate::server::memory::{Entries, Store};
 use std::cell::{Cell, RefCell};
@@ -66,7 +66,7 @@ pub(super) fn combine(call: &Call, replies: Vec<Result<Value, Failure>>) -> Resu
             Err(_) => values.push(Value::Boolean(false)),
         }
     }
-    taken(&tokens_of(call), &values)
+    taken(&call.tokens(), &values)
 }
 
 /// A lock whose calls are judged.

@@ -181,8 +181,7 @@ impl Link {
                 self.expected.push_back(match (call, call.script()) {
                     (_, Some(script)) => Expected::Reply(*request, script),
                     (Call::TakeAll { .. }, None) => {
-                        let locks = call.clone().into_locks();
-                        Expected::TakeAll(*request, locks.map(|(_, token)| token).collect())
+                        Expected::TakeAll(*request, call.tokens().into())
                     }
                     (_, None) => Expected::Take(*request, call.token().clone()),
                 });

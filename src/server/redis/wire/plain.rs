@@ -29,43 +29,51 @@ pub(in crate::server) fn write_plain(
 ) {
     command.clear();
     match call {
-        Call::Take { keys, token, ttl, block } => match part {
-            Plain::Set => {
-                command.arg(Word::SET).arg(keys.lock()).arg(token);
-                command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+        Call::Take { .. } => write_take(command, call, counters, part),
+        Call::TakeAll { .. } => write_take_all(command, call, counters, part),
+        _ => {}
+    }
+}
+
+fn write_take(command: &mut Command, call: &Call, counters: Counters, part: Plain) {
+    let Call::Take { keys, token, ttl, block } = call else { return };
+    match part {
+        Plain::Set => {
+            command.arg(Word::SET).arg(keys.lock()).arg(token);
+            command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+        }
+        Plain::Incrby => {
+            command.arg(Word::INCRBY).arg(keys.counter(counters)).arg(u64::from(*block));
+        }
+        Plain::Mget => {
+            let [.., waiting] = keys.side_keys();
+            command.arg(Word::MGET).arg(keys.lock()).arg(waiting);
+        }
+    }
+}
+
+fn write_take_all(command: &mut Command, call: &Call, counters: Counters, part: Plain) {
+    let Call::TakeAll { first, others, ttl } = call else { return };
+    let (count, locks) = (call.locks() as u64, std::iter::once(first).chain(others));
+    match part {
+        Plain::Set => {
+            command.arg(Word::MSETEX).arg(count);
+            for (keys, token) in locks {
+                command.arg(keys.lock()).arg(token);
             }
-            Plain::Incrby => {
-                command.arg(Word::INCRBY).arg(keys.counter(counters)).arg(u64::from(*block));
-            }
-            Plain::Mget => {
+            command.arg(Word::NX).arg(Word::PX).arg(*ttl);
+        }
+        // They have one counter together: their slots are one, or the server has one counter.
+        Plain::Incrby => {
+            command.arg(Word::INCRBY).arg(first.0.counter(counters)).arg(count);
+        }
+        Plain::Mget => {
+            command.arg(Word::MGET);
+            for (keys, _) in locks {
                 let [.., waiting] = keys.side_keys();
-                command.arg(Word::MGET).arg(keys.lock()).arg(waiting);
-            }
-        },
-        Call::TakeAll { first, others, ttl } => {
-            let (count, locks) = (call.locks() as u64, std::iter::once(first).chain(others));
-            match part {
-                Plain::Set => {
-                    command.arg(Word::MSETEX).arg(count);
-                    for (keys, token) in locks {
-                        command.arg(keys.lock()).arg(token);
-                    }
-                    command.arg(Word::NX).arg(Word::PX).arg(*ttl);
-                }
-                // They have one counter together: see `rights`.
-                Plain::Incrby => {
-                    command.arg(Word::INCRBY).arg(first.0.counter(counters)).arg(count);
-                }
-                Plain::Mget => {
-                    command.arg(Word::MGET);
-                    for (keys, _) in locks {
-                        let [.., waiting] = keys.side_keys();
-                        command.arg(keys.lock()).arg(waiting);
-                    }
-                }
+                command.arg(keys.lock()).arg(waiting);
             }
         }
-        _ => {}
     }
 }
 
