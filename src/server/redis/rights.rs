@@ -72,8 +72,10 @@ pub(super) fn answered(
     };
     // Where the key is elsewhere, the words of the command are not looked at. What has one of these has all.
     let renewal = !runs(&next()).unwrap_or(delete != Delete::Script);
-    // A server looks where the key is only once it knows the command.
-    let several = runs(&next()) == Some(false);
+    // A server looks where the key is only once it knows the command. Behind a proxy of several servers each slot has a
+    // counter, and the machine does not know of that: fences of two counters have no order.
+    let counts_by_slots = one_slot && matches!(counters, Counters::Server);
+    let several = runs(&next()) == Some(false) || counts_by_slots;
     // Only a lack of the right to the key: fences of two counters have no order.
     let counter_denied = counter.as_ref().is_some_and(|refusal| refusal.code == "NOPERM");
     let counters = match counters {
@@ -380,7 +382,9 @@ mod tests {
         ] {
             let mut values = answers();
             values[4] = error(words);
-            assert_eq!(answered(Counters::Server, values).unwrap().0.counters, Counters::Slots);
+            let (dialect, denied, _) = answered(Counters::Server, values).unwrap();
+            assert_eq!(dialect.counters, Counters::Slots);
+            assert!(denied.several, "their locks have no counter together");
         }
     }
 }
