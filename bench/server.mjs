@@ -1,9 +1,10 @@
 // The server under the benchmark: one of its own on a free port, or the one that
-// HOLDFAST_BENCH_URL names. Never any other server.
+// HOLDFAST_BENCH_URL names, never any other server. And a proxy that delays it.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { findServerBinary, freePort } from '../scripts/redis-server.mjs';
 
 const START_MS = 10_000;
@@ -42,6 +43,16 @@ export async function startOwnServer(more = []) {
     await once(guard, 'exit');
   };
   return { url: `redis://127.0.0.1:${port}`, own: true, stop };
+}
+
+/** `{ url, stop }` of a proxy in a process of its own that delays all data by `delayMs` in each direction. */
+export async function startProxy(url, delayMs) {
+  const target = new URL(url);
+  const args = [join(import.meta.dirname, 'proxy.mjs'), target.port, String(delayMs)];
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [port] = await once(child.stdout, 'data');
+  target.port = String(port).trim();
+  return { url: target.href, stop: () => child.stdin.end() };
 }
 
 function ready(guard) {

@@ -1,8 +1,5 @@
 // The pairs and the contended loop on networks of half a millisecond and of two, each way.
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
 import { report as contendedReport } from '../contended/report.mjs';
 import { runRounds as contend, endAll, openTeams } from '../contended/rounds.mjs';
 import { CONTENDERS } from '../contenders.mjs';
@@ -12,6 +9,7 @@ import { openAll, runRounds } from '../pairs/rounds.mjs';
 import { DELAY_TARGETS, verdict } from '../pairs/verdict.mjs';
 import { showRound } from '../progress.mjs';
 import { Samples } from '../samples.mjs';
+import { startProxy } from '../server.mjs';
 
 const DELAYS_MS = [0.5, 2];
 /** That of the contended loop. */
@@ -96,13 +94,4 @@ async function contended({ url, admin, ms, rounds, fail }) {
   } finally {
     for (const { children } of teams) endAll(children);
   }
-}
-
-async function startProxy(url, delayMs) {
-  const target = new URL(url);
-  const args = [join(import.meta.dirname, '..', 'proxy.mjs'), target.port, String(delayMs)];
-  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
-  const [port] = await once(child.stdout, 'data');
-  target.port = String(port).trim();
-  return { url: target.href, stop: () => child.stdin.end() };
 }

@@ -7,35 +7,56 @@ import { Redis } from 'ioredis';
 import { Admin } from '../admin.mjs';
 import { NAMES } from '../names.mjs';
 import { percentile } from '../samples.mjs';
-import { startOwnServer } from '../server.mjs';
+import { startOwnServer, startProxy } from '../server.mjs';
 import { figure, markdown } from '../table.mjs';
 
 const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
-/** The number of losses of each kind: with messages, and without them, where each takes seconds. */
-const LOSSES = { told: 1_000, 'not told': 50 };
+/** Of a proxy, each way. */
+const DELAY_MS = 0.5;
+/** The number of losses of each kind: without messages each takes seconds. */
+const LOSSES = { told: 1_000, 'not told': 50, delayed: 200 };
 const WAITS = 50;
 const HOLDS = 100;
 const COUNTS = [10_000, 100_000];
 /** Two owners at a time for longer than this count as an overlap. */
 const OVERLAP_MS = 5;
 
-const ABOUT = `Managers whose user may track keys, and others whose user may not, on one server. Times in ms, p50 / p99. The next owner asks at once
-after the cause; an overlap is longer than ${OVERLAP_MS} ms.`;
+const ABOUT = `Managers whose user may track keys, and others whose user may not, on one server; \`delayed\` are told through a
+proxy that takes ${DELAY_MS} ms each way. Times in ms, p50 / p99. The next owner asks at once after the cause; an overlap is longer than
+${OVERLAP_MS} ms. ${BATCH} locks are lost at once by FLUSHALL and by eviction, one by one by the rest where their holders are told.`;
 
 const QUESTION = 'How soon is a loss known?';
 
 export const TOLD = { id: 'told', question: QUESTION, about: ABOUT, run };
 
+/**
+ * What ends the holds of some names: `end`, with what their next owner and they themselves ask for. `apart`: one name can be lost
+ * without the others. `timed`: it happens at `end`, so the time from there says something.
+ */
 const CAUSES = {
-  DEL: (redis, names) => redis.del(...names.map((name) => `lock:${name}`)),
-  FLUSHALL: (redis) => redis.flushall(),
+  DEL: { apart: true, timed: true, end: (redis, names) => redis.del(...names.map(keyOf)) },
+  'steal by the next owner': {
+    apart: true,
+    timed: true,
+    end: async () => {},
+    next: { steal: true },
+  },
+  FLUSHALL: { apart: false, timed: true, end: (redis) => redis.flushall() },
+  eviction: { apart: false, timed: true, end: evictAll },
+  'a lease that is not renewed': {
+    apart: false,
+    timed: false,
+    end: async () => {},
+    held: { renew: false, ttl: 2 * LONG_MS },
+  },
 };
 
 async function run({ fail }) {
   const server = await startOwnServer();
+  const proxy = await startProxy(server.url, DELAY_MS);
   const redis = new Redis(server.url);
   const admin = await Admin.connect(server.url);
   await redis.call(
@@ -52,98 +73,131 @@ async function run({ fail }) {
   const untold = server.url.replace('//', '//untold:pw@');
   const rows = [];
   try {
-    for (const [kind, url] of Object.entries({ told: server.url, 'not told': untold })) {
+    for (const [kind, url] of Object.entries({
+      told: server.url,
+      'not told': untold,
+      delayed: proxy.url,
+    })) {
       process.stderr.write(`told: ${kind}\n`);
-      rows.push(...(await measure(kind, url, redis, admin)).map((cells) => [kind, ...cells]));
+      const measured = await losses(kind, url, redis);
+      if (kind !== 'delayed') measured.push(...(await costs(url, redis, admin)));
+      rows.push(...measured.map((cells) => [kind, ...cells]));
     }
   } catch (error) {
     fail('holdfast', 'misbehaved', error.stack);
   } finally {
     redis.disconnect();
     admin.close();
+    proxy.stop();
     await server.stop();
   }
   const lines = rows.map(([kind, what, value]) => `${kind.padEnd(10)}${what.padEnd(66)}${value}`);
   return { lines: ['TOLD', ...lines], table: markdown(['', '', ''], rows), charts: [] };
 }
 
-async function measure(kind, url, redis, admin) {
-  const { connect } = await import('../../dist/index.mjs');
-  const open = () => connect(url, { ttl: TTL_MS, wait: 60_000 });
-  const [locks, others] = await Promise.all([open(), open()]);
+async function losses(kind, url, redis) {
+  const [locks, others] = await Promise.all([open(url), open(url)]);
   const rows = [];
   try {
-    for (const [cause, happen] of Object.entries(CAUSES)) {
-      const losses = [];
-      while (losses.length < LOSSES[kind]) {
-        const cut = (names) => happen(redis, names);
-        losses.push(...(await lose(locks, others, cut, kind === 'told' && cause === 'DEL')));
+    for (const [name, cause] of Object.entries(CAUSES)) {
+      const lost = [];
+      while (lost.length < LOSSES[kind]) {
+        lost.push(...(await lose(locks, others, redis, cause, cause.apart && kind !== 'not told')));
       }
-      const overlaps = losses.map(({ told, next }) => told - next);
-      const count = overlaps.filter((ms) => ms > OVERLAP_MS).length;
-      rows.push([`${cause} to the abort of the signal`, times(losses.map(({ told }) => told))]);
-      rows.push([`overlaps with the next owner, of ${losses.length}`, `${count}`]);
+      const overlaps = lost.filter(({ told, next }) => told - next > OVERLAP_MS).length;
+      if (cause.timed) {
+        rows.push([`${name} to the abort of the signal`, times(lost.map(({ told }) => told))]);
+      }
+      rows.push([`${name}: overlaps with the next owner, of ${lost.length}`, `${overlaps}`]);
     }
     rows.push(['DEL by other code to the next owner', times(await waitForOtherCode(locks, redis))]);
-    for (const ms of [10, LONG_MS]) {
-      rows.push([`commands per hold of ${ms} ms`, figure(await commands(locks, admin, ms), 2)]);
-    }
-    for (const count of COUNTS) {
-      const [of, cost] = [`of ${figure(count)} held locks`, await costOf(open, count, admin)];
-      rows.push([`server CPU per renewal ${of}, µs`, figure(cost, 2)]);
-      rows.push([
-        `longest delay of the event loop at FLUSHALL ${of}, ms`,
-        figure(await stallOf(open, count, redis)),
-      ]);
-    }
   } finally {
     await Promise.all([locks.close(), others.close()]);
   }
   return rows;
 }
 
-/** A batch of locks is lost, at once or one by one: the ms until each holder is told, and until the next owner has it. */
-async function lose(locks, others, happen, oneByOne) {
-  const names = namesOf(BATCH);
-  const held = await Promise.all(names.map((name) => locks.acquire(name)));
-  await sleep(LONG_MS);
-  if (!oneByOne) return loseSome(names, held, others, happen);
-  const losses = [];
-  for (const [at, name] of names.entries()) {
-    losses.push(...(await loseSome([name], [held[at]], others, happen)));
+async function costs(url, redis, admin) {
+  const rows = [];
+  const locks = await open(url);
+  for (const ms of [10, LONG_MS]) {
+    rows.push([`commands per hold of ${ms} ms`, figure(await commands(locks, admin, ms), 2)]);
   }
-  return losses;
+  await locks.close();
+  for (const count of COUNTS) {
+    const of = `of ${figure(count)} held locks`;
+    rows.push([`server CPU per renewal ${of}, µs`, figure(await costOf(url, count, admin), 2)]);
+    const stall = await stallOf(url, count, redis);
+    rows.push([`longest delay of the event loop at FLUSHALL ${of}, ms`, figure(stall)]);
+  }
+  return rows;
 }
 
-async function loseSome(names, held, others, happen) {
+async function open(url) {
+  const { connect } = await import('../../dist/index.mjs');
+  return connect(url, { ttl: TTL_MS, wait: 60_000 });
+}
+
+/** Evicts all keys: no memory is allowed until none is left. */
+async function evictAll(redis) {
+  const set = (setting, value) => ['config', 'SET', setting, value];
+  let left;
+  do {
+    const replies = await redis
+      .pipeline([
+        set('maxmemory-policy', 'allkeys-random'),
+        set('maxmemory', '1'),
+        ['dbsize'],
+        set('maxmemory', '0'),
+        set('maxmemory-policy', 'noeviction'),
+      ])
+      .exec();
+    left = replies[2][1];
+  } while (left > 0);
+}
+
+/** A batch of locks is lost, at once or one by one: the ms until each holder is told, and until the next owner has it. */
+async function lose(locks, others, redis, cause, oneByOne) {
+  const names = namesOf(BATCH);
+  const held = await Promise.all(names.map((name) => locks.acquire(name, cause.held)));
+  await sleep(LONG_MS);
+  if (!oneByOne) return loseSome(names, held, others, redis, cause);
+  const lost = [];
+  for (const [at, name] of names.entries()) {
+    lost.push(...(await loseSome([name], [held[at]], others, redis, cause)));
+  }
+  return lost;
+}
+
+async function loseSome(names, held, others, redis, { end, next: options }) {
   const began = performance.now();
   const passed = () => performance.now() - began;
   const told = held.map(
     ({ signal }) =>
       new Promise((resolve) => signal.addEventListener('abort', () => resolve(passed()))),
   );
-  const next = happen(names).then(() =>
+  const next = end(redis, names).then(() =>
     names.map(async (name) => {
-      const lock = await others.acquire(name);
+      const lock = await others.acquire(name, options);
       const at = passed();
       return { at, lock };
     }),
   );
   const owners = await Promise.all(await next);
-  const losses = (await Promise.all(told)).map((ms, at) => ({ told: ms, next: owners[at].at }));
+  const lost = (await Promise.all(told)).map((ms, at) => ({ told: ms, next: owners[at].at }));
   await Promise.all(owners.map(({ lock }) => lock.release()));
-  return losses;
+  return lost;
 }
 
 /** The ms from the DEL of other code's lock until its waiter has it. */
 async function waitForOtherCode(locks, redis) {
   const waits = [];
   for (const name of namesOf(WAITS)) {
-    await redis.set(`lock:${name}`, 'other code', 'PX', 600_000);
+    await redis.set(keyOf(name), 'other code', 'PX', 600_000);
     const waiting = locks.acquire(name);
     await sleep(200 + Math.random() * 100);
     const began = performance.now();
-    await redis.del(`lock:${name}`);
+    await redis.del(keyOf(name));
     const lock = await waiting;
     waits.push(performance.now() - began);
     await lock.release();
@@ -160,8 +214,8 @@ async function commands(locks, admin, ms) {
 }
 
 /** The server CPU of a renewal while `count` locks are held, in µs. */
-async function costOf(open, count, admin) {
-  const locks = await open();
+async function costOf(url, count, admin) {
+  const locks = await open(url);
   await holdAll(locks, count, TTL_MS);
   await sleep(2 * LONG_MS);
   const [before, renewals] = [await admin.work(), locks.stats().renewals];
@@ -173,8 +227,8 @@ async function costOf(open, count, admin) {
 }
 
 /** For how long the event loop is busy when `count` held locks are lost at once, between their renewals. */
-async function stallOf(open, count, redis) {
-  const locks = await open();
+async function stallOf(url, count, redis) {
+  const locks = await open(url);
   await holdAll(locks, count, 100 * TTL_MS);
   await sleep(2 * LONG_MS);
   const delay = monitorEventLoopDelay({ resolution: 1 });
@@ -195,6 +249,10 @@ async function holdAll(locks, count, ttl) {
 
 function namesOf(count) {
   return Array.from({ length: count }, (_, number) => `${NAMES}told:${number}`);
+}
+
+function keyOf(name) {
+  return `lock:${name}`;
 }
 
 function times(ms) {
