@@ -58,9 +58,10 @@ const takeResolve = (): Resolve => {
 /** The operations, leases and notices of one manager. @internal */
 export class NativeChannel {
   readonly #native: InstanceType<typeof native.NativeManager>;
-  /** Start the operations of the buffers, and count the requests without an answer: see `Submitter` in the core. */
+  /** Start the operations of the buffers, count the requests without an answer, and tell how long a lease lasts: see `Submitter`. */
   readonly #submit: ReturnType<InstanceType<typeof native.NativeManager>['submitter']>;
   readonly #unanswered: ReturnType<InstanceType<typeof native.NativeManager>['counter']>;
+  readonly #remaining: ReturnType<InstanceType<typeof native.NativeManager>['leases']>;
   readonly #handles = new LockHandles();
   #noticeListener: NoticeListener | undefined;
   /** Notices that came before the listener. */
@@ -100,6 +101,7 @@ export class NativeChannel {
     this.#native = operations.takeFor(connect, opened, this);
     this.#submit = retryOnce(() => this.#native.submitter());
     this.#unanswered = retryOnce(() => this.#native.counter());
+    this.#remaining = retryOnce(() => this.#native.leases());
     // Last: a manager that could not start has nothing to close.
     operations.register(id, this);
   }
@@ -304,7 +306,7 @@ export class NativeChannel {
 
   /** How long a lease is still valid, in ms, by the core's clock. */
   remaining(lease: number): number {
-    return orFallback(() => this.#native.remaining(lease), 0);
+    return orFallback(() => this.#remaining(lease), 0);
   }
 
   /** Keeps the manager from being collected while it holds locks or has listeners. */

@@ -1,8 +1,8 @@
 //! One manager, as JavaScript uses it.
 
 use super::numbers::number;
-use super::records::{read_lease, read_time};
-use super::submitter::{Submit, Submitter};
+use super::records::read_time;
+use super::submitter::{Remaining, Submit, Submitter};
 use crate::faults;
 use crate::machine::Stats;
 use crate::protocol::Risk;
@@ -46,16 +46,10 @@ impl NativeManager {
         Rc::clone(&self.submitter).counter(env)
     }
 
-    /// The remaining time of a lease in ms; 0 if it has ended.
-    #[napi(catch_unwind)]
-    pub fn remaining(&self, lease: f64) -> f64 {
-        faults::at("remaining");
-        let remaining = self
-            .submitter
-            .handle
-            .shared()
-            .remaining(read_lease(lease), self.submitter.handle.now());
-        remaining.as_secs_f64() * 1000.0
+    /// The function that answers the remaining time of a lease in ms: `remaining(lease)`, 0 if it has ended.
+    #[napi(catch_unwind, ts_return_type = "(lease: number) => number")]
+    pub fn leases<'env>(&self, env: &'env Env) -> napi::Result<Remaining<'env>> {
+        Rc::clone(&self.submitter).leases(env)
     }
 
     /// The time on the clock of the server of the lock `name`, in ms since 1970; none if it is unknown.

@@ -1,12 +1,12 @@
-//! Starts operations: the one call that every acquire and release makes.
+//! Starts operations, and says how long leases last: the calls that every lock makes.
 //!
-//! It is a function of its own rather than a method, since a method pays for each call: napi asks V8 anew which object
+//! Each is a function of its own rather than a method, since a method pays for each call: napi asks V8 anew which object
 //! it belongs to, and notes in a map of the whole process that the object is in use.
 
 use super::buffers::{Buffers, writable};
 use super::completions::Completions;
 use super::numbers::number;
-use super::records::{Operation, read_operations};
+use super::records::{Operation, read_lease, read_operations};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use napi::Env;
@@ -19,7 +19,10 @@ use std::sync::Arc;
 /// and the strings, if they are too long for the buffer.
 pub(super) type Submit<'env> = Function<'env, FnArgs<(u32, u32, bool, Option<Uint8Array>)>, i32>;
 
-/// One manager, as `submit` uses it. Dropping it releases the held locks as far as possible.
+/// The function that answers the remaining time of a lease.
+pub(super) type Remaining<'env> = Function<'env, FnArgs<(f64,)>, f64>;
+
+/// One manager, as its functions use it. Dropping it releases the held locks as far as possible.
 pub(super) struct Submitter {
     pub(super) handle: Handle,
     pub(super) completions: Arc<Completions>,
@@ -62,6 +65,16 @@ impl Submitter {
         env.create_function_from_closure("unanswered", move |_| {
             faults::at("unanswered");
             Ok(number(self.handle.shared().unanswered()))
+        })
+    }
+
+    /// The function that answers the remaining time of a lease in ms; 0 if it has ended.
+    pub(super) fn leases(self: Rc<Self>, env: &Env) -> napi::Result<Remaining<'_>> {
+        env.create_function_from_closure("remaining", move |call| {
+            faults::at("remaining");
+            let lease = read_lease(call.get(0)?);
+            let remaining = self.handle.shared().remaining(lease, self.handle.now());
+            Ok(remaining.as_secs_f64() * 1000.0)
         })
     }
 
