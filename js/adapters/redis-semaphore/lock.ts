@@ -129,9 +129,12 @@ export abstract class Lock {
   }
 
   /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
-  async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
+  tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
     const turns = this.#turns;
-    if (turns === undefined) return this.#try(abortSignal, 0);
+    return turns === undefined ? this.#try(abortSignal, 0) : this.#tryInTurn(turns, abortSignal);
+  }
+
+  async #tryInTurn(turns: Turns, abortSignal: AbortSignal | undefined): Promise<boolean> {
     const began = turns.take() ? undefined : performance.now();
     if (began !== undefined) await turns.wait(abortSignal);
     try {
@@ -203,8 +206,8 @@ export abstract class Lock {
   }
 
   /** Releases the lock, for subclasses: `release` calls it if the lock is held, or was to be taken over. */
-  protected async _release(): Promise<void> {
-    await this.#possession.release();
+  protected _release(): Promise<void> {
+    return this.#possession.release();
   }
 
   async #try(signal: AbortSignal | undefined, spent: number): Promise<boolean> {

@@ -152,10 +152,10 @@ export class Possession<Of = unknown> implements Holder {
   }
 
   /** Releases what is held at the server. */
-  async release(): Promise<void> {
+  release(): Promise<void> {
     const { hold } = this;
     this.#drop();
-    await hold?.release(this);
+    return hold === undefined ? Promise.resolve() : hold.release(this);
   }
 
   /** Leaves `hold` to expire, if it is still there. */

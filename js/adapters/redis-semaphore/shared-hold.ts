@@ -135,9 +135,8 @@ export class SharedHold implements Hold {
   }
 
   async release(holder: Holder): Promise<void> {
-    this.#leaveOut(holder);
     this.#forget();
-    const others = this.#end();
+    const others = this.#end().filter((each) => each !== holder);
     // Objects of other clients: the manager would report theirs as lost, sooner than a refresh would find out.
     const namesakes = [...this.#namesakes];
     for (const namesake of namesakes) {
@@ -165,7 +164,7 @@ export class SharedHold implements Hold {
 
   /** `holder` holds it no more, and leaves it to the others, or to expire. */
   leave(holder: Holder): void {
-    this.#leaveOut(holder);
+    this.#holders = this.#holders.filter((each) => each !== holder);
     if (this.#holders.length === 0) {
       this.#forget();
       this.#holds.delete(this);
@@ -204,11 +203,6 @@ export class SharedHold implements Hold {
       if (error instanceof LockLostError) return error;
     }
     return undefined;
-  }
-
-  #leaveOut(holder: Holder): void {
-    const at = this.#holders.indexOf(holder);
-    if (at >= 0) this.#holders.splice(at, 1);
   }
 
   #end(): Holder[] {

@@ -52,7 +52,7 @@ export class Taking {
   }
 
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
-  async acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
+  acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
     const permits = this.#isSemaphore ? this.#permitsFor(terms) : undefined;
     if (permits?.isFull) return this.#waitHere(permits, terms, spent, signal);
     permits?.ask();
