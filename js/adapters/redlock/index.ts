@@ -254,8 +254,8 @@ export class Redlock extends EventEmitter {
     const lease = checkDuration(duration);
     const names = checkResources(resources);
     const chosen = this.#chosen(settings);
-    const take = (wait: number | null, attempt: Attempt) =>
-      this.#takeFor(names, lease, wait, attempt);
+    const terms = { ttl: lease, renew: false };
+    const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
     const { result, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(result.remaining, lease, chosen);
     const lock = new Lock(this, resources, '', attempts, expiration);
@@ -379,7 +379,7 @@ export class Redlock extends EventEmitter {
     const names = checkResources(resources);
     const terms = { ttl: lease, renew: true };
     const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
-    const { result: held } = await this.#attempt(names.length, settings, take);
+    const { held } = (await this.#attempt(names.length, settings, take)).result;
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
     return this.#connection.during(() => this.#runUnder(held, names.length, run));
   }
@@ -439,13 +439,13 @@ export class Redlock extends EventEmitter {
     return key === undefined ? this.#connection.open() : this.#connection.openWhenUp(key);
   }
 
-  /** Takes all of `names`, or none. `null` does not wait. */
+  /** Takes all of `names`, or none; without renewal for `ttl` from now and no longer. `null` does not wait. */
   async #take(
     names: readonly string[],
     { ttl, renew }: LockTerms,
     wait: number | null,
     { isFirst, began }: Attempt,
-  ): Promise<Taken> {
+  ): Promise<Got> {
     if (this.#ended) throw ended();
     const [name] = names as [string];
     const { current } = this.#connection;
@@ -465,7 +465,9 @@ export class Redlock extends EventEmitter {
       if (this.#ended || this.#connection.current !== open) await this.#giveBack(open, held);
     }
     if (held === null) throw locked(0, names.length);
-    return held;
+    const { remaining } = held;
+    const isWhole = held instanceof HeldLock && remaining >= ttl * WHOLE;
+    return renew || isWhole ? { held, remaining } : this.#complete(held, ttl);
   }
 
   /** Gives back what came after the end of the clients, which is the error of the caller. */
@@ -475,22 +477,12 @@ export class Redlock extends EventEmitter {
     this.#connection.checkOpen(open);
   }
 
-  /** Takes all of `names`, or none, for `duration` from now and no longer. */
-  async #takeFor(
-    names: readonly string[],
-    duration: number,
-    wait: number | null,
-    attempt: Attempt,
-  ): Promise<Got> {
-    const taken = await this.#take(names, { ttl: duration, renew: false }, wait, attempt);
+  /** Makes what was taken one lock, for `duration` from now. */
+  async #complete(taken: Taken, duration: number): Promise<Got> {
     const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
     try {
-      let { remaining } = held;
-      if (remaining < duration * WHOLE) {
-        await held.extend(duration);
-        ({ remaining } = held);
-      }
-      return { held, remaining };
+      if (held.remaining < duration * WHOLE) await held.extend(duration);
+      return { held, remaining: held.remaining };
     } catch (error) {
       await held.release().catch(() => {});
       throw error;
