@@ -7,6 +7,7 @@ import {
   Lock as InnerLock,
   ResourceLockedError,
 } from '../redlock/index.js';
+import { withDefaults } from '../redlock/settings.js';
 import { LockError } from './errors.js';
 import { Answer, type Callback, Disposer } from './promise.js';
 
@@ -171,13 +172,15 @@ export class Redlock extends EventEmitter {
   readonly retryDelay: number;
   /** See `Options`. */
   readonly retryJitter: number;
-  readonly #inner: Inner;
+  readonly #besideOldCode: boolean;
+  #inner: Inner | undefined;
 
   /**
    * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of Sentinels;
    *   three to fifteen for a quorum of independent servers.
    * @param options - See `Options` for defaults and units.
-   * @throws TypeError if a client does not reveal its address, or is connected in a way that holdfast does not support.
+   *   A client that does not reveal its address, or is connected in a way that holdfast does not support, is refused by the
+   *   first lock: the `cause` of its error says which client, and what to do.
    */
   constructor(clients: readonly Client[], options: Options = {}) {
     super();
@@ -190,22 +193,34 @@ export class Redlock extends EventEmitter {
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
     this.servers = clients;
-    this.#inner = new Inner(clients, options);
-    const { driftFactor, retryCount, retryDelay, retryJitter } = this.#inner.settings;
+    const { driftFactor, retryCount, retryDelay, retryJitter, besideOldCode } =
+      withDefaults(options);
     this.driftFactor = driftFactor;
     this.retryCount = retryCount;
     this.retryDelay = retryDelay;
     this.retryJitter = retryJitter;
+    this.#besideOldCode = besideOldCode === true;
+  }
+
+  /** That of redlock 5, made when it is first needed: some services make a `Redlock` for each request. */
+  get #redlock(): Inner {
+    if (this.#inner !== undefined) return this.#inner;
+    const { driftFactor, retryCount, retryDelay, retryJitter } = this;
+    const besideOldCode = this.#besideOldCode;
+    const settings = { driftFactor, retryCount, retryDelay, retryJitter, besideOldCode };
+    const inner = new Inner(this.servers, settings);
     // A lock that another client has is no error of a client.
-    this.#inner.on('error', (error) => {
+    inner.on('error', (error) => {
       if (!(error instanceof ResourceLockedError)) this.emit('clientError', error);
     });
+    this.#inner = inner;
+    return inner;
   }
 
   /** Ends the clients, and the connection beside them. Locks stay until they expire. */
   quit(callback?: Callback<unknown[]>): Answer<unknown[]> {
     const quit = async () => {
-      await this.#inner.quit();
+      await this.#redlock.quit();
       return this.servers.map(() => 'OK');
     };
     return Answer.of(quit()).nodeify(callback);
@@ -312,7 +327,7 @@ export class Redlock extends EventEmitter {
     const retryDelay = options?.retryDelay || this.retryDelay;
     const settings = options && { retryCount, retryDelay };
     try {
-      const inner = await this.#inner.acquire(resource, ttl, settings);
+      const inner = await this.#redlock.acquire(resource, ttl, settings);
       const { expiration, attempts } = inner;
       const left = retryCount - attempts.length;
       const lock = new Lock(this, resource, null, expiration, attempts.length, left);
@@ -329,7 +344,7 @@ export class Redlock extends EventEmitter {
     const message = () => `Unable to fully release the lock on resource "${lock.resource}".`;
     let stats: Awaited<InnerLock['attempts'][number]> | undefined;
     try {
-      const { attempts } = await this.#inner.release(inner);
+      const { attempts } = await this.#redlock.release(inner);
       stats = await attempts.at(-1);
     } catch (error) {
       if (!(error instanceof ExecutionError)) throw error;
@@ -346,7 +361,7 @@ export class Redlock extends EventEmitter {
       throw new LockError(message, 0);
     }
     try {
-      const extended = await this.#inner.extend(this.#innerOf(lock), ttl);
+      const extended = await this.#redlock.extend(this.#innerOf(lock), ttl);
       lock.expiration = extended.expiration;
       setInner(lock, extended);
       return lock;
@@ -362,7 +377,7 @@ export class Redlock extends EventEmitter {
     if (known?.resources === lock.resource) return known;
     const resource = namesOf(lock.resource);
     if (known !== undefined && known.resources.join('\n') === resource.join('\n')) return known;
-    return new InnerLock(this.#inner, resource, `${lock.value}`, [], lock.expiration);
+    return new InnerLock(this.#redlock, resource, `${lock.value}`, [], lock.expiration);
   }
 }
 
