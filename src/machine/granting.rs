@@ -228,6 +228,7 @@ impl Machine {
         if beneficiary == Beneficiary::Queue {
             self.queues.remove_entry(&keys, id);
         }
+        self.queues.granted(&keys, fence);
         self.serve_queue(&keys, Some(id));
     }
 

@@ -93,7 +93,8 @@ impl Machine {
         // Fences reserved under another replication id may be smaller than those issued since.
         let known = server.connection.is_up()
             && held.data_number == server.data.number
-            && !server.data.is_outdated(held.fence);
+            && !server.data.is_outdated(held.fence)
+            && !self.queues.has_newer(&held.keys, held.fence);
         let whole = !held.mode.is_shared() && !next.mode.is_shared();
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.

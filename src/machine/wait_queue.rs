@@ -115,6 +115,8 @@ struct WaitQueue {
     alone: bool,
     /// The last answer to an entry that wants the whole lock: no other was ahead of it at the server.
     foremost: bool,
+    /// The last fence that an entry was granted.
+    fence: u64,
 }
 
 impl WaitQueue {
@@ -362,6 +364,18 @@ impl WaitQueues {
         {
             queue.entries.remove(index);
         }
+    }
+
+    /// The server has granted the lock to a caller here.
+    pub(super) fn granted(&mut self, keys: &LockKeys, fence: u64) {
+        if let Some(queue) = self.queues.get_mut(keys) {
+            queue.fence = fence;
+        }
+    }
+
+    /// Whether the server has granted the lock to a caller here since it issued `fence`: whoever has that has lost the lock.
+    pub(super) fn has_newer(&self, keys: &LockKeys, fence: u64) -> bool {
+        self.queues.get(keys).is_some_and(|queue| queue.fence > fence)
     }
 
     /// Each entry of a queue, and when the caller that it would serve came.

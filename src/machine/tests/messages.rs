@@ -3,7 +3,7 @@
 use super::one_shots::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Event, HoldTerms, LeaseId, LossReason, Outcome, Protocol, Wait};
+use crate::machine::{Command, Event, HoldTerms, LeaseId, LossReason, Outcome, Protocol, Wait};
 use crate::protocol::{Call, EXACT_MAX, Grant, LockKeys, Message, Mode, ServerTime, Taken, Token};
 
 fn stolen(token: &str, keys: LockKeys) -> Event {
@@ -65,6 +65,29 @@ fn a_theft_is_believed_once_the_server_confirms_it() {
         assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
         assert_idle(&mut world);
     }
+}
+
+/// 1. Somebody frees a lock by force. The message to its owner is lost; that to the next caller of its process arrives.
+/// 2. The owner releases the lock. The caller after that got it as well, without the server, with a smaller fence.
+#[test]
+fn what_was_granted_to_the_next_caller_here_is_not_handed_off() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let [next, last] = [(); 2].map(|()| a.acquire(10_000, Wait::Forever));
+    a.settle();
+    b.command(Command::Force { name: "a".to_owned(), foreign: false, owners: Vec::new() });
+    b.settle();
+    a.receive_only(|message| matches!(message, Message::Granted(_)));
+    let (new, _) = a.lease(next);
+    a.settle();
+    a.release(lease);
+    a.settle();
+    assert_eq!(a.outcome(last), None, "the lock is that of the caller before");
+    a.release(new);
+    a.settle();
+    let (newest, _) = a.lease(last);
+    a.release(newest);
+    assert_idle(&mut a);
 }
 
 /// The reply to a request from before the message proves nothing about later events.

@@ -598,6 +598,15 @@ impl World {
         true
     }
 
+    /// Delivers those of the messages in flight that are `wanted`, and drops the others.
+    pub(super) fn receive_only(&mut self, wanted: impl Fn(&Message) -> bool) {
+        while let Some(message) = self.server.next_mail(self.subscriber) {
+            if wanted(&message) {
+                self.event(Event::Message(message));
+            }
+        }
+    }
+
     /// Drops the messages in flight.
     pub(super) fn lose_messages(&self) {
         self.lose_channel_messages();
