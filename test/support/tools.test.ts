@@ -2,9 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { ROOT } from './child.js';
+import { removeFolder } from './folders.js';
 import { lackingFor, needs } from './tools.js';
 
 const COMPILED = join(ROOT, 'build', 'test');
@@ -42,6 +45,25 @@ test('what is missing is named with the command that installs it', () => {
     () => needs('redis'),
     /HOLDFAST_REDIS_SERVER is \/nowhere: no Redis or Valkey there/,
   );
+});
+
+test('a variable names the program, or its folder', async () => {
+  const { findServerBinary } = await import(join(ROOT, 'scripts', 'redis-server.mjs'));
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
+  const program = join(folder, 'valkey-server');
+  writeFileSync(program, '');
+  try {
+    for (const place of [program, folder]) {
+      process.env['HOLDFAST_REDIS_SERVER'] = place;
+      assert.equal(needs('redis')(), program);
+      assert.equal(findServerBinary(process.env), program);
+    }
+    process.env['HOLDFAST_REDIS_SERVER'] = ROOT;
+    assert.throws(() => needs('redis'), /no Redis or Valkey there/);
+    assert.throws(() => findServerBinary(process.env), /names no server/);
+  } finally {
+    removeFolder(folder);
+  }
 });
 
 test('the runner leaves out the files that need what is missing, and names them at its end', () => {

@@ -184,7 +184,8 @@ function find(tool: Tool, program: string): string | undefined {
 }
 
 function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+  // Below a program stands nothing, of which `statSync` also makes an error.
+  return existsSync(path) && statSync(path).isFile();
 }
 
 function isWhole({ check }: Tool): boolean {

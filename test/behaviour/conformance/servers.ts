@@ -7,7 +7,7 @@ import { Cluster } from '../../support/cluster.js';
 import { quiet } from '../../support/crew.js';
 import type { LockManager } from '../../support/holdfast.js';
 import { type AclUser, enrol, leastRights } from '../../support/least-rights.js';
-import { RedisServer } from '../../support/server.js';
+import { RedisServer, serverBinary } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import { awaitSubscription, type Host, type Where } from './place.js';
 
@@ -109,7 +109,11 @@ export class ClusterHost implements Host {
 /** The servers that `HOLDFAST_SERVERS`, a list like PATH, names besides those of this machine. */
 export function otherServers(): ServerHost[] {
   const { HOLDFAST_SERVERS = '' } = process.env;
-  return existing(HOLDFAST_SERVERS.split(delimiter)).map((file) => new ServerHost(file));
+  const files = HOLDFAST_SERVERS.split(delimiter).filter(Boolean);
+  const gone = files.find((file) => !existsSync(file));
+  if (gone !== undefined)
+    throw new Error(`HOLDFAST_SERVERS names a server that does not exist: ${gone}`);
+  return files.map((file) => new ServerHost(file));
 }
 
 /**
@@ -117,8 +121,8 @@ export function otherServers(): ServerHost[] {
  * docs/operations.md asks for.
  */
 export function serverHosts(): ServerHost[] {
-  const { HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
-  const named = existing([HOLDFAST_REDIS_SERVER]);
+  const { HOLDFAST_REDIS_SERVER, PATH = '' } = process.env;
+  const named = HOLDFAST_REDIS_SERVER ? [serverBinary()] : [];
   const folders = PATH.split(delimiter).filter(Boolean);
   const onPath = ['redis-server', 'valkey-server']
     .flatMap((name) => folders.map((folder) => join(folder, name)))
@@ -132,16 +136,6 @@ export function serverHosts(): ServerHost[] {
     new ServerHost(file),
     new ServerHost(file, least),
   ]);
-}
-
-/** The files that the environment names. */
-function existing(named: readonly string[]): string[] {
-  const files = named.filter(Boolean);
-  for (const file of files) {
-    if (!existsSync(file))
-      throw new Error(`the environment names a server that does not exist: ${file}`);
-  }
-  return files;
 }
 
 /** Name and version as people write them, such as `Valkey 8.0.1`. */
