@@ -174,9 +174,9 @@ export const SHARING: Behaviours = {
   'shared: a waiter that gives up leaves the line, and those behind it go on': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const reader = await a.acquire('x', SHARED);
-    const writer = b.acquire('x', { wait: 200 });
+    const writer = await enqueue(b, 'x', { wait: 300 });
     const behind = await enqueue(c, 'x', SHARED);
-    await assert.rejects(writer, { code: 'ERR_LOCK_TIMEOUT' });
+    await assert.rejects(writer.granted, { code: 'ERR_LOCK_TIMEOUT' });
     const lock = await behind.granted;
     assert.equal(reader.held && lock.held, true);
   },
