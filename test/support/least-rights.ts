@@ -32,3 +32,18 @@ export async function enrol(server: RedisServer, user: AclUser): Promise<string>
   await server.admin.call('ACL', 'SETUSER', name, 'reset', 'on', `>${password}`, ...rules);
   return server.url.replace('//', `//${name}:${password}@`);
 }
+
+/** Those of the commands that a server has: its ACL takes no others. */
+export async function commandsOf(
+  server: RedisServer,
+  ...names: readonly string[]
+): Promise<string[]> {
+  const known = (await server.admin.call('COMMAND', 'INFO', ...names)) as unknown[];
+  return names.filter((_, i) => known[i] !== null);
+}
+
+/** The rules that keep a user from deleting a key, by whichever command the server has for it. */
+export async function withoutDeletion(server: RedisServer): Promise<string[]> {
+  const names = await commandsOf(server, 'del', 'delex', 'delifeq');
+  return names.map((name) => `-${name}`);
+}

@@ -8,6 +8,7 @@ import { Cluster as ClusterClient, type Redis } from 'ioredis';
 import { run } from '../../support/child.js';
 import { Cluster } from '../../support/cluster.js';
 import { holdfast, openOperations } from '../../support/holdfast.js';
+import { withoutDeletion } from '../../support/least-rights.js';
 import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
 import { threeServers } from '../../three-servers.js';
@@ -182,9 +183,10 @@ test('using: the result of a routine whose lock may not be released comes with t
   const setUser = (...rules: string[]) =>
     three.server.admin.call('ACL', 'SETUSER', 'service', ...rules);
   await setUser('on', '>secret', '~*', '&*', '+@all');
+  const denied = await withoutDeletion(three.server);
   const redlock = new Redlock([client(three.server, { username: 'service', password: 'secret' })]);
   const used = redlock.using(['a'], LONG_MS, async () => {
-    await setUser('-del');
+    await setUser(...denied);
     return 42;
   });
   const error = await errorOf(used);

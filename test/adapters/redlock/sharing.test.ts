@@ -186,8 +186,9 @@ test('a lock that is lost before its caller knows of it is reported', limited, a
   const acquiring = mutex.acquire();
   // It is sent at the end of this turn; the grant and the loss come while the event loop is blocked.
   for (let turns = 0; turns < 100; turns++) await undefined;
-  const flush = `require('node:net').connect(${three.server.port}, '127.0.0.1')
-    .end('FLUSHALL\\r\\n').pipe(process.stdout)`;
+  const flush = `const socket = require('node:net').connect(${three.server.port}, '127.0.0.1');
+    socket.write('FLUSHALL\\r\\n');
+    socket.once('data', (answer) => process.stdout.write(answer, () => socket.destroy()));`;
   const { stdout, stderr } = spawnSync(process.execPath, ['--eval', flush], { encoding: 'utf8' });
   assert.equal(stdout, '+OK\r\n', stderr);
   const blockedUntil = performance.now() + 600;
