@@ -12,7 +12,7 @@ import { ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
 import { untilQueued } from '../support/crew.js';
 import { connect, type LockManager } from '../support/holdfast.js';
-import { commandsOf, enrol, leastRights } from '../support/least-rights.js';
+import { commandsKnownTo, enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer, serverVersion } from '../support/server.js';
 import { until } from '../support/wait.js';
 
@@ -94,7 +94,7 @@ async function share(here: LockManager, there: LockManager): Promise<void> {
 
 /** The rights that the page adds for commands which not every server has. */
 async function newCommands(): Promise<readonly string[]> {
-  const own = await commandsOf(server, 'client|setinfo', 'delex', 'delifeq', 'msetex');
+  const own = await commandsKnownTo(server, 'client|setinfo', 'delex', 'delifeq', 'msetex');
   return own.flatMap((name) => leastRights(`+${name} `).rules.at(-1) ?? []);
 }
 

@@ -34,7 +34,7 @@ export async function enrol(server: RedisServer, user: AclUser): Promise<string>
 }
 
 /** Those of the commands that a server has: its ACL takes no others. */
-export async function commandsOf(
+export async function commandsKnownTo(
   server: RedisServer,
   ...names: readonly string[]
 ): Promise<string[]> {
@@ -44,6 +44,6 @@ export async function commandsOf(
 
 /** The rules that keep a user from deleting a key, by whichever command the server has for it. */
 export async function withoutDeletion(server: RedisServer): Promise<string[]> {
-  const names = await commandsOf(server, 'del', 'delex', 'delifeq');
+  const names = await commandsKnownTo(server, 'del', 'delex', 'delifeq');
   return names.map((name) => `-${name}`);
 }

@@ -10,6 +10,7 @@ import {
   TimeoutError,
 } from 'holdfast/redis-semaphore';
 import type { Redis } from 'ioredis';
+import { callsOf, SCRIPTS_AND_DELETIONS } from '../../support/command-stats.js';
 import { connect } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import { threeServers } from '../../three-servers.js';
@@ -23,11 +24,8 @@ const CALLERS = 16;
 /** Longer than a test, also on a busy machine. */
 const PATIENT: LockOptions = { lockTimeout: 60_000, acquireTimeout: 50_000 };
 
-/** Calls of scripts, by which all requests about shares are made. */
-async function calls(): Promise<number> {
-  const info = await three.server.admin.info('commandstats');
-  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(info)?.[1] ?? 0);
-}
+/** By which the requests about shares are made, but for the commands that take a free lock. */
+const calls = () => callsOf(three.server.admin, SCRIPTS_AND_DELETIONS);
 
 /** A client whose connection is open: callers that come before that ask the server in any case. */
 async function opened(): Promise<Redis> {

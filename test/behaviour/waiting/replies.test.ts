@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { callsOf, SCRIPTS_AND_DELETIONS } from '../../support/command-stats.js';
 import { labelOf, listens, quiet, untilQueued } from '../../support/crew.js';
 import { connect, type LockManager, openOperations } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
@@ -202,10 +203,7 @@ test('release: the reply that another waits is lost, and it is made up for', asy
   proxy.delayMs = 0;
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
   await untilQueued(server, 'x', ['there']);
-  const calls = async () => {
-    const stats = await server.admin.info('commandstats');
-    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1]);
-  };
+  const calls = () => callsOf(server.admin, SCRIPTS_AND_DELETIONS);
   const before = await calls();
   proxy.loseReplies = true;
   const released = lock.release();
