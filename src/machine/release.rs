@@ -158,7 +158,7 @@ impl Release {
                 debug_assert!(false, "not a reply of release");
                 false
             }
-            Err(error) => self.failed(context, servers, id, sent, error),
+            Err(error) => self.failed(context, servers, id, (sent, script), error),
         }
     }
 
@@ -173,11 +173,7 @@ impl Release {
     ) -> bool {
         match script {
             // Somebody waits, or the lock is lost.
-            Some(Script::Delete) => {
-                self.fast_path = false;
-                self.send_now(context, servers, id);
-                false
-            }
+            Some(Script::Delete) => self.go_on_by_release(context, servers, id),
             // The token may still be in the wait queue, unless it was chosen.
             Some(Script::Free | Script::FreeShare) if self.op.is_none() && !self.chosen => {
                 self.alone = false;
@@ -197,13 +193,25 @@ impl Release {
         }
     }
 
+    /// The call that only deletes the lock has not freed it.
+    fn go_on_by_release(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+    ) -> bool {
+        self.fast_path = false;
+        self.send_now(context, servers, id);
+        false
+    }
+
     /// There is no answer, or an error.
     fn failed(
         &mut self,
         context: &mut Context,
-        servers: &Servers,
+        servers: &mut Servers,
         id: TokenId,
-        sent: Mono,
+        (sent, script): (Mono, Option<Script>),
         error: CallError,
     ) -> bool {
         match error {
@@ -214,6 +222,12 @@ impl Release {
             CallError::Refused(refusal) if self.denies_lock(&refusal) => {
                 let key = Some(self.keys.lock().to_owned());
                 return self.confirm(context, servers, id, sent, Outcome::Server { refusal, key });
+            }
+            // A server may refuse its own command of late, or stand in for one that had it.
+            CallError::Refused(refusal)
+                if script == Some(Script::Delete) && !refusal.is_transient() =>
+            {
+                return self.go_on_by_release(context, servers, id);
             }
             CallError::Refused(refusal) => {
                 let transient = refusal.is_transient();

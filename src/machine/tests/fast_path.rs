@@ -6,7 +6,7 @@ use super::snapshot::Snapshot;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, LeaseId, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{COUNTER_AHEAD_MAX, Call, LockKeys, Mode, Token, TokenId};
+use crate::protocol::{COUNTER_AHEAD_MAX, Call, Failure, LockKeys, Mode, Refusal, Token, TokenId};
 
 /// Above the epoch of every manager here.
 const READY: u64 = 1_700_000_900_000_000;
@@ -40,6 +40,25 @@ fn a_free_lock_costs_one_round_trip_and_leaves_nothing() {
     assert_eq!(world.machine.stats().requests, 2);
     assert_eq!(world.server.leftovers(world.now), "");
     assert!(world.machine.is_idle(), "nothing is left to do");
+}
+
+/// The right to the server's own command may be taken away, or another server stand behind a proxy.
+#[test]
+fn a_deletion_that_is_refused_is_left_to_the_script() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut world, _) = ready();
+        let op = world.acquire_named("a", 10_000, Wait::Never, RENEWED, mode);
+        world.settle();
+        let op = world.release(world.lease(op).0);
+        let (request, call) = world.wire.pop_front().expect("a request");
+        assert!(matches!(call, Call::Delete { .. }), "{call:?}");
+        let refusal = Refusal { code: "NOPERM".to_owned(), detail: "delex".to_owned() };
+        world.reply(request, Err(Failure::Refused(refusal)));
+        world.settle();
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+        assert_eq!(world.server.leftovers(world.now), "");
+        assert!(world.machine.is_idle(), "nothing is left to do");
+    }
 }
 
 #[test]

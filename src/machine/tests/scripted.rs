@@ -660,7 +660,7 @@ fn a_release_that_is_refused_for_long_still_ends() {
 #[test]
 fn a_release_that_is_refused_for_good_says_so_at_once() {
     for (code, is_said) in [("NOPERM", true), ("LOADING", false)] {
-        let mut world = World::connected();
+        let mut world = World::connected().by_scripts();
         let op = world.acquire(60_000, Wait::Never);
         world.settle();
         let (lease, _) = world.lease(op);
