@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { untilQueued } from '../support/crew.js';
 import { connect, type LockManager } from '../support/holdfast.js';
+import { commandsKnownTo } from '../support/least-rights.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 
@@ -71,4 +72,22 @@ test('a lock that was held is asked for by the script, until it is found free', 
   });
   assert.equal(mget, 1, 'only the second time');
   assert.equal(zadd, undefined, 'nobody waited');
+});
+
+test('what the server does not delete by its own command any more, the script releases', async (t) => {
+  const own = await commandsKnownTo(server, 'delex', 'delifeq');
+  await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>p', '~*', '&*', '+@all');
+  const locks = await connect(proxy.url.replace('//', '//app:p@'));
+  t.after(() => locks.close());
+  for (const mode of ['exclusive', 'shared'] as const) {
+    const lock = await locks.acquire('denied', { mode });
+    await server.admin.call('ACL', 'SETUSER', 'app', ...own.map((name) => `-${name}`));
+    assert.equal(await lock.release(), true);
+    assert.equal(await server.admin.exists('lock:denied'), 0);
+    await server.admin.call('ACL', 'SETUSER', 'app', '+@all');
+  }
+  const lock = await locks.acquire('replaced');
+  await server.admin.del('lock:replaced');
+  await server.admin.lpush('lock:replaced', 'of other code');
+  await assert.rejects(lock.release(), { code: 'ERR_LOCK_SERVER', serverCode: 'WRONGTYPE' });
 });
