@@ -17,20 +17,20 @@ const VITEST = { passed: /Tests .*?(\d+) passed/, failed: /Tests .*?(\d+) failed
 const AVA = { passed: /(\d+) tests? passed/, failed: /(\d+) (?:tests? failed|uncaught)/ };
 
 /**
- * `folder`: of the checkout, if it has another name. `entry`: the file that the tests import, which is replaced by `dropIn`.
+ * `folder`: of the checkout, if it has another name. `dropIn`: the files that the tests import, as they are on the drop-in.
  * `run`: program and arguments, in `at`.
  */
 const SUITES = {
   redlock4: {
-    entry: 'redlock.js',
-    dropIn: `module.exports = require(${JSON.stringify(join(DIST, 'redlock4/index.js'))});\n`,
+    dropIn: {
+      'redlock.js': `module.exports = require(${JSON.stringify(join(DIST, 'redlock4/index.js'))});\n`,
+    },
     run: ['npx', '--no-install', 'mocha', '--exit', '--timeout', '20000', 'test.js'],
     counts: MOCHA,
     from: 'redlock 4, as npm has it, with mocha, chai, bluebird, ioredis and redis 3 of its devDependencies',
   },
   redlock5: {
-    entry: 'dist/esm/index.js',
-    dropIn: reexport(join(DIST, 'redlock/index.mjs')),
+    dropIn: { 'dist/esm/index.js': reexport(join(DIST, 'redlock/index.mjs')) },
     at: 'dist/esm',
     run: [
       'npx',
@@ -46,16 +46,48 @@ const SUITES = {
   },
   'sesamecare system': sesamecare('system'),
   'sesamecare unit': sesamecare('unit'),
+  'redis-semaphore': redisSemaphore(),
 };
 
 function sesamecare(suite) {
   return {
     folder: 'sesamecare',
-    entry: 'src/index.ts',
-    dropIn: reexport(join(DIST, 'redlock/index.mjs')),
+    dropIn: { 'src/index.ts': reexport(join(DIST, 'redlock/index.mjs')) },
     run: ['npx', '--no-install', 'vitest', 'run', `src/${suite}.spec.ts`],
     counts: VITEST,
     from: 'the repository of @sesamecare-oss/redlock, with the servers of its docker-compose.yml',
+  };
+}
+
+/** The tests of the classes that the drop-in has. Each class is imported by the file that it has in the original. */
+function redisSemaphore() {
+  const from = JSON.stringify(join(DIST, 'redis-semaphore/index.mjs'));
+  const files = {
+    RedisMutex: 'Mutex',
+    RedisSemaphore: 'Semaphore',
+    RedisMultiSemaphore: 'MultiSemaphore',
+    RedlockMutex: 'RedlockMutex',
+    'errors/LostLockError': 'LostLockError',
+  };
+  const tests = [...Object.keys(files).slice(0, 4), 'Lock'];
+  const dropIn = {
+    'src/index.ts': `export * from ${from};\n`,
+    'src/Lock.ts': `export { Lock } from ${from};\n`,
+  };
+  for (const [file, name] of Object.entries(files)) {
+    dropIn[`src/${file}.ts`] = `export { ${name} as default } from ${from};\n`;
+  }
+  return {
+    dropIn,
+    run: [
+      'npx',
+      '--no-install',
+      'vitest',
+      'run',
+      ...tests.map((each) => `test/src/${each}.test.ts`),
+    ],
+    counts: VITEST,
+    from: 'the repository of redis-semaphore with vitest, and servers on 6001 to 6003 that its test/shell.ts stops and starts',
   };
 }
 
@@ -85,11 +117,13 @@ function reexport(module) {
 }
 
 /** How many tests of a suite pass, of how many. */
-async function count({ entry, dropIn, at = '.', run, counts }, checkout, isReplaced) {
+async function count({ dropIn, at = '.', run, counts }, checkout, isReplaced) {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-originals-'));
   try {
     cpSync(checkout, folder, { recursive: true, verbatimSymlinks: true });
-    if (isReplaced) writeFileSync(join(folder, entry), dropIn);
+    for (const [file, text] of isReplaced ? Object.entries(dropIn) : []) {
+      writeFileSync(join(folder, file), text);
+    }
     const printed = await output(run, join(folder, at));
     const [passed, failed] = [counts.passed, counts.failed].map((each) => each.exec(printed)?.[1]);
     if (passed === undefined && failed === undefined) {
