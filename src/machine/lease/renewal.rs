@@ -10,7 +10,7 @@ use crate::machine::timers::{Owner, Timer};
 use crate::machine::tracked::Tracking;
 use crate::protocol::{
     Call, LeaseId, LockKeys, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
-    valid_until,
+    WRONG_TYPE, valid_until,
 };
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ impl Machine {
             {
                 self.retry_renewal(id)
             }
-            // Only these answers are final; all others are retried until the lease ends.
+            // Only this answer, and a key of another type, are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => {
                 // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
                 // taken away at once, and its token was enqueued again ahead of the message.
@@ -196,6 +196,13 @@ impl Machine {
             Ok(_) => {
                 debug_assert!(false, "not a reply of an extension");
                 None
+            }
+            Err(CallError::Refused(refusal))
+                if refusal.code == WRONG_TYPE
+                    && matches!(finished.script, Some(Script::Extend | Script::ExtendShare)) =>
+            {
+                // Other code wrote over the key, where no lock and no share can be any more.
+                self.leases.denied(id)
             }
             // Includes lost requests: the reconnection of an ASK target resumes no renewal.
             Err(_) => self.retry_renewal(id),

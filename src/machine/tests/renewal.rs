@@ -293,6 +293,20 @@ fn a_lock_with_another_owner_is_lost_at_the_next_renewal() {
     assert!(world.machine.is_idle(), "a lost lock leaves nothing to do");
 }
 
+/// No lock and no share can be at such a key, so that is as sure as another owner.
+#[test]
+fn a_lock_whose_key_other_code_has_written_over_is_lost_at_the_next_renewal() {
+    for mode in [Mode::Exclusive, Mode::SHARED, Mode::permits(1, 3)] {
+        let mut world = World::connected();
+        let (lease, _) = take_for(&mut world, 3_000, RENEWED, mode);
+        let keys = World::keys();
+        world.server.command(world.now, &["DEL", keys.lock()]);
+        world.server.command(world.now, &["ZADD", keys.lock(), "1", "other"]);
+        run(&mut world, 1_100);
+        assert_eq!(world.lost, [(lease, LossReason::Expired)], "{mode:?}");
+    }
+}
+
 #[test]
 fn a_stalled_process_does_not_hold_for_ever() {
     let mut world = World::connected();
