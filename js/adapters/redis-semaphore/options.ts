@@ -169,9 +169,15 @@ export function newIdentifier(suffix: string): string {
   return suffix === '' ? randomUUID() : `${randomUUID()}-${suffix}`;
 }
 
-/** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */
+/**
+ * The value in Redis that stands for an identifier: for a mutex the identifier, as with redis-semaphore, whose instances can
+ * take it over by that. Permits are told apart by tokens of holdfast.
+ *
+ * @internal
+ */
 export function tokenFor(identifier: string, share: Share): string {
   if (clientOf(identifier) !== null && !identifier.includes(' ')) return identifier;
+  if (share.limit === undefined && !identifier.startsWith('hf1.')) return identifier;
   return writeToken(Buffer.from(identifier).toString('base64url'), 1, severalOf(share));
 }
 

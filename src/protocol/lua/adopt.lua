@@ -36,7 +36,8 @@ if holder and (holder == owner or holder == token) then
   end
   -- The value is replaced, never deleted: a script that is cut off here, in a slot that moves, must leave the lock to
   -- one of the two.
-  redis.call('SET', lock_key, token .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)
+  local mark = token:sub(1, 4) == 'hf1.' and waiters_mark(lock) or ''
+  redis.call('SET', lock_key, token .. mark, 'PX', ends_ms - lock.now_ms)
   notify_owner(lock, 'adopted', owner)
   redis.call('DEL', shared_key)
   if lock.unclaimed then

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { connect } from 'holdfast';
 import type * as Drop from 'holdfast/redis-semaphore';
 import { Lock } from 'holdfast/redis-semaphore';
 import { spawnProgram } from '../../support/program.js';
@@ -377,4 +378,35 @@ test('Lock is a base for a class with its own way to lock', async () => {
   assert.deepEqual([own.isAcquired, own.identifier.length], [true, 36]);
   await own.release();
   assert.deepEqual([own.isAcquired, calls], [false, ['acquire', 'acquire', 'release']]);
+});
+
+test(`${NEW}: old code takes over a mutex by its identifier, also while clients wait for it`, async () => {
+  const { Mutex } = require(NEW) as typeof Drop;
+  const Old = (require(OLD) as typeof Drop).Mutex;
+  const server = three.server;
+  const queued = (length: number) =>
+    until(async () => (await server.admin.zcard('{mutex:a}:queue')) === length, 'the queue');
+  const own = { identifier: 'workflow+', lockTimeout: LONG_MS, acquireTimeout: LONG_MS };
+  const others = await connect(server.url, { prefix: '' });
+  try {
+    const first = new Mutex(client(), 'a', { lockTimeout: LONG_MS });
+    await first.acquire();
+    const mutex = new Mutex(client(), 'a', { ...own, refreshInterval: 0 });
+    const acquired = mutex.acquire();
+    await queued(1);
+    const waiting = others.acquire('mutex:a', { wait: LONG_MS });
+    await queued(2);
+    await first.release();
+    await acquired;
+    assert.equal(await server.admin.get('mutex:a'), 'workflow+');
+    const taken = { ...own, refreshInterval: 0, acquiredExternally: true } as const;
+    const old = new Old(client(), 'a', taken);
+    assert.equal(await old.tryAcquire(), true);
+    await mutex.release();
+    const next = await waiting;
+    assert.equal(next.held, true);
+    await next.release();
+  } finally {
+    await others.close();
+  }
 });
