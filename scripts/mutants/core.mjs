@@ -29,7 +29,7 @@ export async function sampleCore({ count, seed, folder }) {
   const judge = async (mistake) => {
     const { isNoticed, by } = await noticedBy(binary, mistake, reached);
     console.log(`  ${isNoticed ? 'noticed' : 'missed '}  ${describe(mistake)}  (${by})`);
-    return { part: partOf(mistake.file), isNoticed };
+    return { part: partOf(mistake.file), word: isNoticed ? 'noticed' : 'missed' };
   };
   tell(await inLanes(rest, judge, availableParallelism()));
 }

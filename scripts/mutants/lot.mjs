@@ -1,6 +1,7 @@
 // Mistakes drawn by lot: they were never shown to anybody, so they say how likely the next slip is to be noticed.
 
 import { spawnSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { Compiler } from './compiler.mjs';
 import { ROOT } from './copy.mjs';
 import { inLanes } from './lanes.mjs';
@@ -13,8 +14,15 @@ import { describe, equivalents, keyOf, shuffled, tell } from './tally.mjs';
 const ADAPTERS = ['adapters', 'operators'];
 /** So much longer a file of a mistake's own folder may take, and still runs before one of another. */
 const OWN_SOONER = 8;
-/** The tests of one mistake take no longer together, while no mistake is made. */
-const BUDGET_MS = 90_000;
+/** The part of the time of all tests, while no mistake is made, that those of one mistake take at most. */
+const PART_OF_ALL = 1 / 15;
+/** The same for a mistake that is judged once more, beside few others. */
+const PART_ONCE_MORE = 1 / 3;
+/** How a file of tests may take longer than without a mistake: so many times as long, and so much in addition. */
+const LONGER = 2;
+const LONGER_MS = 15_000;
+/** The same for a file without a mistake, on a machine that has become busier. */
+const BUSIER = 5;
 
 /**
  * Draws `count` mistakes of the files whose paths begin with `folder`, from the lines that changed since a commit if one is
@@ -35,15 +43,21 @@ export async function sample({ count, seed, folder = 'js', since }) {
   await buildSwitched(texts);
   const { tests, leftOut } = await reachOfTests(mistakes);
   for (const { file, why } of leftOut) console.log(`  left out: ${file} ${why} without a mistake`);
-  const judged = await inLanes(drawn, async (mistake) => {
-    const result = await judge(mistake, tests);
-    // The file of a mistake may pass, and another be refused for its sake.
-    const isRefused = !result.isNoticed && compiler.refuses(mistake, { everywhere: true });
-    const word = isRefused ? 'refused' : result.isNoticed ? 'noticed' : 'missed ';
-    console.log(`  ${word}  ${describe(mistake)}\n             ${result.how}`);
-    return { ...result, part: partOf(mistake.file), isRefused };
-  });
-  tell(judged.filter(({ isRefused }) => !isRefused));
+  const trials = drawn.map((mistake) => new Trial(mistake, tests));
+  const all = tests.reduce((sum, { ms }) => sum + ms, 0);
+  await inLanes(trials, (trial) => trial.run(PART_OF_ALL * all));
+  const open = trials.filter(({ word }) => word === 'undecided');
+  await inLanes(open, (trial) => trial.run(PART_ONCE_MORE * all), availableParallelism());
+  // The file of a mistake may pass, and another be refused for its sake: it takes the compiler seconds to find out.
+  const refusedLate = trials.filter(
+    ({ word, mistake }) => word !== 'noticed' && compiler.refuses(mistake, { everywhere: true }),
+  );
+  for (const { mistake } of refusedLate) console.log(`  refused    ${describe(mistake)}`);
+  tell(
+    trials
+      .filter((trial) => !refusedLate.includes(trial))
+      .map(({ mistake, word }) => ({ part: partOf(mistake.file), word })),
+  );
 }
 
 /** The first mistakes of a list that the compiler accepts, without those that were judged equal. */
@@ -62,39 +76,62 @@ function draw(list, count, compiler) {
   return { drawn, equal, refused };
 }
 
-/** Runs the tests that reach a mistake until one fails: the quickest first, and those of its own folder sooner. */
-async function judge(mistake, tests) {
-  const own = `${partOf(mistake.file)}/`;
-  const costOf = ({ file, ms }) => (file.startsWith(own) ? ms / OWN_SOONER : ms);
-  const reaching = tests
-    .filter(({ reaches }) => reaches(mistake))
-    .sort((a, b) => costOf(a) - costOf(b));
-  let ms = 0;
-  let ran = 0;
-  for (const test of reaching) {
-    if (ms + test.ms > BUDGET_MS) continue;
-    ms += test.ms;
-    const ended = await endedWith(mistake.id, test);
-    if (ended === 'passed') ran += 1;
-    else if (ended !== 'slow') return { isNoticed: true, how: `${test.file} ${ended}` };
+/** One mistake, and the tests that reach it: the quickest first, and those of its own folder sooner. */
+class Trial {
+  mistake;
+  #left;
+  #passed = 0;
+  #noticedBy;
+
+  constructor(mistake, tests) {
+    const own = `${partOf(mistake.file)}/`;
+    const costOf = ({ file, ms }) => (file.startsWith(own) ? ms / OWN_SOONER : ms);
+    this.mistake = mistake;
+    this.#left = tests
+      .filter(({ reaches }) => reaches(mistake))
+      .sort((a, b) => costOf(a) - costOf(b));
   }
-  const isCut = ran < reaching.length;
-  const passed = `${ran} of ${reaching.length} tests that reach it passed`;
-  return { isNoticed: false, isCut, how: isCut ? `not all were run: ${passed}` : passed };
+
+  /** Undecided: not all tests have run, or one could not be judged. */
+  get word() {
+    if (this.#noticedBy !== undefined) return 'noticed';
+    return this.#left.length > 0 ? 'undecided' : 'missed';
+  }
+
+  /** Runs tests until one fails, or none is left that fits into `budget`, in ms without a mistake. Says how it went. */
+  async run(budget) {
+    const later = [];
+    let ms = 0;
+    for (const test of this.#left) {
+      const ended = ms + test.ms > budget ? 'late' : await endedWith(this.mistake.id, test);
+      if (ended !== 'late') ms += test.ms;
+      if (ended === 'passed') this.#passed += 1;
+      else if (ended === 'late' || ended === 'slow') later.push(test);
+      else {
+        this.#noticedBy = `${test.file} ${ended}, after ${this.#passed} that passed`;
+        break;
+      }
+    }
+    this.#left = later;
+    const passed = `${this.#passed} tests that reach it passed, ${later.length} were not run`;
+    const how = this.#noticedBy ?? passed;
+    console.log(`  ${this.word.padEnd(9)}  ${describe(this.mistake)}\n             ${how}`);
+  }
 }
 
 /**
  * How a file of tests ends with a mistake. Only a failure that is repeated is no accident, and one that takes too long only
- * if the file ends in time without the mistake: the machine may be slow.
+ * against the time that it takes without the mistake then: the machine may be slow, for which it is 'slow' to judge.
  */
 async function endedWith(id, { file, ms }) {
-  const limit = 2 * ms + 15_000;
-  const run = async (variables) => (await runTest(file, variables, limit)).ended;
   const withMistake = { __STRYKER_ACTIVE_MUTANT__: id };
-  const ended = await run(withMistake);
+  const run = async (longest) =>
+    (await runTest(file, withMistake, LONGER * longest + LONGER_MS)).ended;
+  const ended = await run(ms);
   if (ended === 'passed') return ended;
-  if (ended === 'hung' && (await run({})) !== 'passed') return 'slow';
-  return run(withMistake);
+  if (ended === 'failed') return run(ms);
+  const without = await runTest(file, {}, BUSIER * ms + LONGER_MS);
+  return without.ended === 'passed' ? run(Math.max(ms, without.ms)) : 'slow';
 }
 
 /** The lines of each file that a commit did not have. */

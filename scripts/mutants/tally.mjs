@@ -45,7 +45,7 @@ function shown(text) {
 
 /**
  * Tells how many of each part, and of all, were noticed, with the interval that has the true rate with 95 %. Each is
- * `{ part, isNoticed, isCut }`; `isCut`: not all tests were run.
+ * `{ part, word }`; one that is 'undecided' counts as one that is 'missed'.
  */
 export function tell(judged) {
   const parts = [...new Set(judged.map(({ part }) => part))].sort();
@@ -58,11 +58,11 @@ export function tell(judged) {
 
 function tellPart(part, list) {
   const of = list.length;
-  const noticed = list.filter(({ isNoticed }) => isNoticed).length;
-  const cut = list.filter(({ isCut }) => isCut).length;
+  const count = (wanted) => list.filter(({ word }) => word === wanted).length;
+  const [noticed, undecided] = [count('noticed'), count('undecided')];
   const [low, high] = wilson(noticed, of).map((rate) => Math.round(100 * rate));
   const rate = Math.round((100 * noticed) / of);
-  const rest = cut === 0 ? '' : `; not all tests were run for ${cut} of the others`;
+  const rest = undecided === 0 ? '' : `; ${undecided} undecided`;
   console.log(
     `${part.padEnd(28)} ${noticed} of ${of} noticed, ${rate} % (${low} to ${high} %)${rest}`,
   );
