@@ -62,8 +62,7 @@ export function isCheckedBefore(
   );
   if (others.some(({ nx, verb }) => nx === true || verb === 'getset')) return false;
   return others.some(({ verb, call }) => {
-    if ((verb !== 'get' && verb !== 'exists') || call.start > set.call.start) return false;
-    return decides(source, here, call, set);
+    return (verb === 'get' || verb === 'exists') && decides(source, here, call, set);
   });
 }
 

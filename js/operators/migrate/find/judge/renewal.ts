@@ -57,11 +57,8 @@ function isRenewedBy(
 
 /** Whether the file extends a lock somewhere, or names a function that does. */
 function mayBeRenewed(source: Source, acquire: KeyCommand, { all, scripts }: Commands): boolean {
-  const expiries = all.filter(
-    ({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key),
-  );
   return (
-    expiries.length > 1 ||
+    all.some(({ verb, key }) => verb === 'expire' && sameKey(source, key, acquire.key)) ||
     scripts.some(({ kind }) => kind === 'extend') ||
     all.some(({ script }) => script === 'extend') ||
     source.nodes.some(
