@@ -114,7 +114,6 @@ export class SharedHold implements Hold {
     try {
       const former = this.#lock;
       const lock = await take();
-      this.#holds.delete(this);
       this.#lock = lock;
       this.#holders.push(holder);
       this.#holds.add(this);

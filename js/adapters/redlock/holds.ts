@@ -32,9 +32,12 @@ export class Holds {
   /** The locks that were lost in this turn before their holds were added, with the cause. */
   readonly #early = new Map<unknown, LockLostError>();
 
+  /** Adds a hold, or the lock that has replaced its own. */
   add(hold: Hold): void {
-    hold.place = this.#all.length;
-    this.#all.push(hold);
+    if (this.#all[hold.place] !== hold) {
+      hold.place = this.#all.length;
+      this.#all.push(hold);
+    }
     if (this.#byLock !== undefined) this.#addDuringLosses(this.#byLock, hold);
     if (this.#all.length >= this.#sweptAt) this.#sweep();
   }
