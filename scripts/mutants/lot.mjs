@@ -17,7 +17,7 @@ const OWN_SOONER = 8;
 /** The part of the time of all tests, while no mistake is made, that those of one mistake take at most. */
 const PART_OF_ALL = 1 / 15;
 /** The same for a mistake that is judged once more, beside few others. */
-const PART_ONCE_MORE = 1 / 3;
+const PART_ONCE_MORE = 1 / 6;
 /** How a file of tests may take longer than without a mistake: so many times as long, and so much in addition. */
 const LONGER = 2;
 const LONGER_MS = 15_000;

@@ -209,6 +209,25 @@ test('an attempt on several servers under an identifier that is held takes nothi
   await holder.release();
 });
 
+test('what is lost under an identifier on several servers is free on all when that is told', async () => {
+  const { RedlockMutex } = require('holdfast/redis-semaphore') as typeof Drop;
+  const several = three.servers.map((each) => client(each));
+  let left: Promise<unknown> | undefined;
+  const [last, ...others] = three.servers;
+  const mutex = new RedlockMutex(several, 'lost', {
+    identifier: 'job 16',
+    lockTimeout: 2_000,
+    refreshInterval: 100,
+    onLockLost: () => {
+      left = last?.admin.exists('mutex:lost');
+    },
+  });
+  await mutex.acquire();
+  await Promise.all(others.map((each) => each.admin.del('mutex:lost')));
+  await until(() => left !== undefined, 'the loss');
+  assert.equal(await left, 0);
+});
+
 test('under an identifier on several servers, each attempt and the timeout count', async () => {
   const { RedlockMutex, TimeoutError } = require('holdfast/redis-semaphore') as typeof Drop;
   const several = () => three.servers.map((each) => client(each));
