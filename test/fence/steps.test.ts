@@ -118,6 +118,16 @@ test('SQLite: a transaction that fails is undone, and its error is told, also if
   assert.throws(() => fencedTransaction(database, LOCK, fail), /the disk is full/);
 });
 
+test('a client of MySQL that does not tell whether a transaction is open is believed', async () => {
+  const asked: string[] = [];
+  const query = async (text: string) => {
+    asked.push(text);
+    return [[{ fence: 1 }], []];
+  };
+  await checkFence({ query, execute: query } as never, { fences: { a: 1 } });
+  assert.notEqual(asked.length, 0);
+});
+
 test('several fences are raised in one order, and MySQL is asked for what is there now', async () => {
   const asked: string[] = [];
   const tx = (dialect: 'mysql' | 'postgres') => ({

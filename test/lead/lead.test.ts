@@ -99,6 +99,7 @@ for (const kind of ['redis', 'memory'] as const) {
       const { ttl, ...leader } = (await waits.leader('job')) ?? assert.fail();
       const label = leads === a ? 'm0' : 'm1';
       assert.deepEqual(leader, { name: 'job', clientId: leads.clientId, label });
+      assert.equal(await waits.leader('jo'), null);
       assert.ok(ttl !== null && ttl > 0 && ttl <= 10_000);
       assert.deepEqual(leads.stats().leads, [{ name: 'job', leading: true, waiting: false }]);
       const waiting = { name: 'job', leading: false, waiting: true };

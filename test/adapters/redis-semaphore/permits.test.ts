@@ -102,6 +102,32 @@ function busy(own: Redis, callers: number, options: LockOptions & { readonly lim
 
 const queue = () => three.server.admin.zcard('{semaphore:hot}:queue');
 
+test(
+  'a permit passes as often to one that asks in the turn in which it is given back',
+  limited,
+  async () => {
+    const own = await opened();
+    const [one, other] = [0, 1].map(() => new Semaphore(own, 'hot', 1, PATIENT)) as [
+      Semaphore,
+      Semaphore,
+    ];
+    await one.acquire();
+    // Permits pass once they were waited for.
+    const waiting = other.acquire();
+    await turn();
+    await one.release();
+    await waiting;
+    const passed = async ([from, to]: [Semaphore, Semaphore]): Promise<number> => {
+      const before = await calls();
+      await Promise.all([from.release(), to.acquire()]);
+      return (await calls()) > before ? 0 : 1 + (await passed([to, from]));
+    };
+    // From the first hold that the server has not given to any other since.
+    const passes = await passed([other, one]);
+    assert.ok(passes === HOLDS - 1 || passes === HOLDS - 2, `${passes} passes`);
+  },
+);
+
 test('another process gets its turn while permits pass here', limited, async (t) => {
   const others = await connect(three.server.url, { prefix: '' });
   t.after(() => others.close());
