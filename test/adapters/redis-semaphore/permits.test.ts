@@ -345,6 +345,22 @@ test('a permit that was held for half of its lease goes to the server first', li
   await next.release();
 });
 
+test('a permit that the server has not confirmed of late goes to it first', limited, async () => {
+  const own = await opened();
+  // A sixteenth of this is late, and a third is when it is renewed.
+  const times = { ...PATIENT, lockTimeout: 6_000 };
+  const holder = new Semaphore(own, 'hot', 1, times);
+  await holder.acquire();
+  const next = new Semaphore(own, 'hot', 1, times);
+  const acquired = next.acquire();
+  await sleep(600);
+  const before = await calls();
+  await holder.release();
+  await acquired;
+  assert.ok((await calls()) > before);
+  await next.release();
+});
+
 test('a permit that the server has lost passes to nobody', limited, async () => {
   const own = await opened();
   const losses: Error[] = [];
