@@ -97,6 +97,20 @@ test('a Semaphore stays, since old instances must stop before it moves', async (
   assert.match(adviceOf(report, 'a.js') ?? '', /stop all old instances first/);
 });
 
+test('package.json that has holdfast keeps its version, and gets no second', async () => {
+  const before = { dependencies: { holdfast: '0.1.0', redlock: '^5.0.0-beta.2' } };
+  const folder = folderOf({
+    'package.json': JSON.stringify(before, null, 2),
+    'a.js': "const Redlock = require('redlock').default;\nnew Redlock([a, b, c]);\n",
+  });
+  await migrates(folder, '--write');
+  assert.match(read(folder, 'a.js'), /require\('holdfast\/redlock'\)/);
+  assert.equal(
+    read(folder, 'package.json'),
+    JSON.stringify({ dependencies: { holdfast: '0.1.0' } }, null, 2),
+  );
+});
+
 test('package.json keeps a package that files outside of the given paths may import', async () => {
   const folder = folderOf({
     'package.json': MANIFEST,
