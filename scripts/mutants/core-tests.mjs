@@ -14,7 +14,7 @@ const FRESH = { HOLDFAST_FROM: '7000000', HOLDFAST_SEEDS: '1500' };
 
 /** Runs all tests without a mistake, and returns the names of those that reach each. */
 export async function recordReached(binary) {
-  const path = join(WORK, 'reached');
+  const path = join(WORK, 'core-reached');
   rmSync(path, { force: true });
   const failed = await run(binary, [], { HOLDFAST_REACHED: path });
   if (failed !== undefined) throw new Error(`without a mistake: ${failed}`);

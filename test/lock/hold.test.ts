@@ -195,3 +195,12 @@ test('a signal that was taken out of its lock tells a loss at once, also after a
   stop.abort();
   await Promise.all([requested, leading, lock.release(), set.release()]);
 });
+
+test('of several locks one that is lost is told for all', async () => {
+  const set = await locks.acquire(['several:1', 'several:2'], { ttl: 60_000 });
+  assert.equal(await direct.forceRelease('several:1'), true);
+  await until(() => !set.held, 'the loss');
+  assert.equal(await set.stopRenewing(), false);
+  assert.equal(await set.release(), false);
+  assert.equal(locks.stats().held, 0);
+});
