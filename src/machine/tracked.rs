@@ -9,9 +9,9 @@ pub(super) const TRACKED_AFTER: Duration = Duration::from_secs(1);
 /// So many locks are tracked at a time: more would cost the server memory and CPU with each renewal, and after FLUSHALL the
 /// event loop would be busy with their questions for longer than some ms.
 pub(super) const TRACKED_MAX: usize = 1_000;
-/// So many messages between two renewals have the lock tracked again. A server that tracks too many keys tells of each that
-/// it forgets, and would never end.
-const TOLD_MAX: u8 = 2;
+/// After so many messages a lock is tracked again only when it has been held for another second: a server that tracks too
+/// many keys tells of each that it forgets, and would never end. Each waiter elsewhere that gives up causes two.
+pub(super) const TOLD_MAX: u8 = 4;
 
 /// Whether the server is to tell of changes of a lease's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,7 +22,7 @@ pub(super) enum Tracking {
     Young,
     /// With its next renewal, if there is room then.
     Later,
-    /// It is, and has told so often since the last renewal.
+    /// It is, and has told so often since it was tracked, or renewed.
     On(u8),
 }
 

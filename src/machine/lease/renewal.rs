@@ -367,9 +367,14 @@ impl Machine {
     ) {
         let Some(held) = self.leases.get(id) else { return };
         let (lease, outdated) = (held.id, self.servers.data_of(&held.keys).is_outdated(fence));
-        // It has written the key. To be told in the midst of many short holds is not worth a command for each.
-        self.leases.end_tracking(id, Tracking::Later);
+        // It has written the key. To be told in the midst of many short holds is not worth a command for each: a longer one
+        // is tracked after a second.
+        self.leases.end_tracking(id, Tracking::Young);
         self.confirm_lease(id, finished.sent, finished.ttl);
+        if !self.servers.is_open(Owner::Renewal(id)) {
+            let round_trip = self.round_trip_of(id).unwrap_or_default();
+            self.leases.plan_next_renewal(&mut self.context, id, round_trip);
+        }
         let Some(reservation) = self.leases.reservations.get_mut(&id) else { return };
         if outdated || !alone {
             return reservation.end();

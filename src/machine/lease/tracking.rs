@@ -128,10 +128,15 @@ impl Machine {
     fn told(&mut self, id: TokenId) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
         held.tracking = held.tracking.told();
+        let goes_on = held.tracking.goes_on();
         // A message that says more may have come before.
         held.notice.get_or_insert(LossReason::Expired);
         held.asked = false;
         let keys = held.keys.clone();
+        if !goes_on {
+            // The next renewal of a long lease is much later.
+            self.leases.end_tracking(id, Tracking::Young);
+        }
         if self.servers.has_room(&keys) {
             self.ask_about_notice(id);
         } else {

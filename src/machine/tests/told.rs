@@ -1,7 +1,7 @@
 //! Holders, and those who wait for other code's locks, that the server tells of changed keys.
 
 use super::world::{RENEWED, World, ms};
-use crate::machine::tracked::{TRACKED_MAX, Tracking};
+use crate::machine::tracked::{TOLD_MAX, TRACKED_MAX, Tracking};
 use crate::machine::{Command, Event, LeaseId, LossReason, NodeId, OpId, Wait};
 use crate::protocol::{Call, Message, Mode};
 
@@ -92,7 +92,7 @@ pub(super) fn a_message_alone_ends_no_lease_and_one_is_not_the_last() {
 }
 
 #[test]
-fn a_server_that_forgets_what_it_tracks_costs_two_questions_between_two_renewals() {
+fn a_server_that_forgets_what_it_tracks_costs_a_few_questions_a_second() {
     let mut world = World::told();
     holding(&mut world);
     pass(&mut world, 2);
@@ -104,8 +104,8 @@ fn a_server_that_forgets_what_it_tracks_costs_two_questions_between_two_renewals
         world.settle();
         told += 1;
     }
-    assert_eq!((told, requests(&world) - before), (2, 2));
-    pass(&mut world, 9);
+    assert_eq!((told, requests(&world) - before), (TOLD_MAX.into(), TOLD_MAX.into()));
+    pass(&mut world, 2);
     assert!(world.machine.leases.all().all(|held| held.tracking == Tracking::On(0)));
 }
 
@@ -372,4 +372,55 @@ fn a_waiter_asks_again_after_a_flush_and_on_a_new_connection() {
     world.connect();
     world.settle();
     world.lease(op);
+}
+
+#[test]
+fn a_holder_is_told_although_the_marks_of_waiters_have_changed_its_key() {
+    for changes in 1..9 {
+        let mut world = World::told();
+        let lease = holding(&mut world);
+        pass(&mut world, 2);
+        for _ in 0..changes {
+            // Two of these are the begin and the end of one waiter elsewhere.
+            world.event(Event::Message(Message::Changed(World::keys())));
+            world.settle();
+        }
+        pass(&mut world, 2);
+        delete(&world);
+        world.settle();
+        assert_eq!(world.lost, [(lease, LossReason::Expired)], "after {changes} changes");
+    }
+}
+
+#[test]
+fn a_holder_whose_key_holds_another_type_is_told() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    pass(&mut world, 2);
+    delete(&world);
+    world.server.command(world.now, &["HSET", World::keys().lock(), "other", "lock"]);
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+/// A request for more handoffs writes the key as well.
+#[test]
+fn a_hold_after_many_handoffs_is_told() {
+    for callers in [2, 40, 100] {
+        let mut world = World::told();
+        let ops: Vec<_> =
+            (0..callers).map(|_| world.acquire_held(30_000, Wait::Forever, RENEWED)).collect();
+        world.settle();
+        let (last, others) = ops.split_last().expect("some callers");
+        for op in others {
+            let (lease, _) = world.lease(*op);
+            world.release(lease);
+            world.settle();
+        }
+        let (lease, _) = world.lease(*last);
+        pass(&mut world, 2);
+        delete(&world);
+        world.settle();
+        assert_eq!(world.lost, [(lease, LossReason::Expired)], "after {callers} callers");
+    }
 }
