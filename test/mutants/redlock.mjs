@@ -38,8 +38,8 @@ export default {
     },
     {
       file: INDEX,
-      was: 'await this.#attempt(names.length, settings, take);',
-      becomes: 'await this.#attempt(names.length, this.settings, take);',
+      was: '(await this.#attempt(names.length, settings, take)).result',
+      becomes: '(await this.#attempt(names.length, this.settings, take)).result',
     },
     {
       file: 'js/adapters/redlock/connection.ts',
