@@ -27,15 +27,9 @@ const timesOf = ({ ttl, wait, who }: Scene): Options => ({
   onLockLost: () => {},
 });
 
-/** The value in Redis that stands for an identifier. */
-const tokenFor = (identifier: string) =>
-  identifier.startsWith('hf1.')
-    ? identifier
-    : `hf1.${Buffer.from(identifier).toString('base64url')}.1`;
-
 const beliefOf = (mutex: Mutex, { name }: Scene) => ({
   key: `mutex:${name}`,
-  token: tokenFor(mutex.identifier),
+  token: mutex.identifier,
   held: () => mutex.isAcquired,
 });
 
