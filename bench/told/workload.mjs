@@ -14,7 +14,7 @@ const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
-/** Of a proxy, each way. */
+/** The proxy delays data by so much in each direction. */
 const DELAY_MS = 0.5;
 /** The number of losses of each kind: without messages each takes seconds. */
 const LOSSES = { told: 1_000, 'not told': 50, delayed: 200 };
@@ -33,8 +33,8 @@ const QUESTION = 'How soon is a loss known?';
 export const TOLD = { id: 'told', question: QUESTION, about: ABOUT, run };
 
 /**
- * What ends the holds of some names: `end`, with what their next owner and they themselves ask for. `apart`: one name can be lost
- * without the others. `timed`: it happens at `end`, so the time from there says something.
+ * The causes of a loss. `end` ends the holds of some names. `held` and `next` are the options of these holds and of their next
+ * owners. `apart`: one name can be lost without the others. `timed`: the loss happens at `end`, so the time is counted from there.
  */
 const CAUSES = {
   DEL: { apart: true, timed: true, end: (redis, names) => redis.del(...names.map(keyOf)) },

@@ -373,7 +373,7 @@ impl WaitQueues {
         }
     }
 
-    /// Whether the server has granted the lock to a caller here since it issued `fence`: whoever has that has lost the lock.
+    /// Whether the server has granted the lock to a caller here since it issued `fence`: the lease with that has ended there.
     pub(super) fn has_newer(&self, keys: &LockKeys, fence: u64) -> bool {
         self.queues.get(keys).is_some_and(|queue| queue.fence > fence)
     }

@@ -1,4 +1,4 @@
-/** What a server counts of the commands that it has run. */
+/** Reads how often a server has run its commands. */
 
 import type { Redis } from 'ioredis';
 

@@ -82,7 +82,7 @@ impl Thefts {
             expect(*freed == done.is_theft(), "a force did something else than it says")?;
         }
         let token = done.token();
-        // What a late request of its gets after an adoption is nobody's.
+        // After an adoption a late request may be granted the lock for a token that no caller uses any more.
         let is_adopted = self.adopted.contains(token);
         let left = done.gives_up() && self.left_to_expire.contains(token) && !is_adopted;
         let owned = done.before.held_ms(token).is_some() && !self.victims.contains_key(token);

@@ -329,37 +329,33 @@ test('a wait ends with its time, its signal and its clients', limited, async () 
   await rejected;
 });
 
-test('a permit that was held for half of its lease goes to the server first', limited, async () => {
+/** A permit is held while another object waits, until `late` has passed. Then the server gets it ahead of that object. */
+async function goesToTheServerFirst(lockTimeout: number, late: () => Promise<unknown>) {
   const own = await opened();
-  const times = { ...PATIENT, lockTimeout: 3_000 };
+  const times = { ...PATIENT, lockTimeout };
   const holder = new Semaphore(own, 'hot', 1, times);
   await holder.acquire();
   const next = new Semaphore(own, 'hot', 1, times);
   const acquired = next.acquire();
-  const begun = await calls();
-  await until(async () => (await calls()) >= begun + 2, 'two renewals, each after a third');
+  await late();
   const before = await calls();
   await holder.release();
   await acquired;
   assert.ok((await calls()) > before);
   await next.release();
-});
+}
 
-test('a permit that the server has not confirmed of late goes to it first', limited, async () => {
-  const own = await opened();
-  // A sixteenth of this is late, and a third is when it is renewed.
-  const times = { ...PATIENT, lockTimeout: 6_000 };
-  const holder = new Semaphore(own, 'hot', 1, times);
-  await holder.acquire();
-  const next = new Semaphore(own, 'hot', 1, times);
-  const acquired = next.acquire();
-  await sleep(600);
-  const before = await calls();
-  await holder.release();
-  await acquired;
-  assert.ok((await calls()) > before);
-  await next.release();
-});
+test('a permit that was held for half of its lease goes to the server first', limited, () =>
+  goesToTheServerFirst(3_000, async () => {
+    const begun = await calls();
+    await until(async () => (await calls()) >= begun + 2, 'two renewals, each after a third');
+  }),
+);
+
+// A sixteenth of this lease is late, and a third is when it is renewed.
+test('a permit that the server has not confirmed of late goes to it first', limited, () =>
+  goesToTheServerFirst(6_000, () => sleep(600)),
+);
 
 test('a permit that the server has lost passes to nobody', limited, async () => {
   const own = await opened();
