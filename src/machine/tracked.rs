@@ -33,13 +33,15 @@ impl Tracking {
     }
 
     /// Whether the server is asked again to tell, after each answer about the lease.
-    pub(super) const fn goes_on(self) -> bool {
-        matches!(self, Self::On(told) if told < TOLD_MAX)
+    pub(super) const fn is_on(self) -> bool {
+        matches!(self, Self::On(_))
     }
 
+    /// After one more message.
     pub(super) const fn told(self) -> Self {
         match self {
-            Self::On(told) => Self::On(told.saturating_add(1)),
+            Self::On(told) if told + 1 < TOLD_MAX => Self::On(told + 1),
+            Self::On(_) => Self::Young,
             other => other,
         }
     }

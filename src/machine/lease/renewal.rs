@@ -36,7 +36,7 @@ impl Machine {
     pub(in crate::machine) fn remove_lease(&mut self, id: TokenId) -> Option<Lease> {
         let held = self.leases.by_token.remove(&id);
         if let Some(held) = &held {
-            if let Tracking::On(_) = held.tracking {
+            if held.tracking.is_on() {
                 self.leases.tracked.remove(&held.keys);
             }
             self.context.timers.clear(Timer::Lease(id));
@@ -240,6 +240,12 @@ impl Machine {
         None
     }
 
+    /// Plans the next renewal of a lease that the server has just confirmed.
+    fn plan_next_renewal(&mut self, id: TokenId) {
+        let round_trip = self.round_trip_of(id).unwrap_or_default();
+        self.leases.plan_next_renewal(&mut self.context, id, round_trip);
+    }
+
     fn renewal_confirmed(&mut self, id: TokenId, finished: &Finished) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
         let (pending, until) = (held.pending_renewal.take(), held.until);
@@ -247,8 +253,7 @@ impl Machine {
             held.notice = None;
         }
         self.confirm_lease(id, finished.sent, finished.ttl);
-        let round_trip = self.round_trip_of(id).unwrap_or_default();
-        self.leases.plan_next_renewal(&mut self.context, id, round_trip);
+        self.plan_next_renewal(id);
         // A claim is part of the grant, however short the hold.
         let renewed = pending != Some(PendingRenewal::Claim)
             && self.leases.get(id).is_some_and(|held| held.until > until);
@@ -372,8 +377,7 @@ impl Machine {
         self.leases.end_tracking(id, Tracking::Young);
         self.confirm_lease(id, finished.sent, finished.ttl);
         if !self.servers.is_open(Owner::Renewal(id)) {
-            let round_trip = self.round_trip_of(id).unwrap_or_default();
-            self.leases.plan_next_renewal(&mut self.context, id, round_trip);
+            self.plan_next_renewal(id);
         }
         let Some(reservation) = self.leases.reservations.get_mut(&id) else { return };
         if outdated || !alone {

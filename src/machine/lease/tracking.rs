@@ -32,7 +32,7 @@ impl Leases {
     /// A lease is tracked no more, and again as `then` says.
     pub(in crate::machine) fn end_tracking(&mut self, id: TokenId, then: Tracking) {
         let Some(held) = self.by_token.get_mut(&id) else { return };
-        if let Tracking::On(_) = held.tracking {
+        if held.tracking.is_on() {
             self.tracked.remove(&held.keys);
         }
         if held.tracking != Tracking::Off {
@@ -74,7 +74,7 @@ impl Machine {
     /// Has the server tell when the key of a lease changes next, if it is tracked.
     pub(in crate::machine) fn track(&mut self, id: TokenId) {
         let Some(held) = self.leases.get(id) else { return };
-        if held.tracking.goes_on() && self.servers.of(&held.keys).connection.is_up() {
+        if held.tracking.is_on() && self.servers.of(&held.keys).connection.is_up() {
             let (node, keys) = (self.servers.node(&held.keys), held.keys.clone());
             let token = Some(Leases::token_of(&self.context, held));
             self.context.push(Effect::Track { node, keys, token });
@@ -127,15 +127,15 @@ impl Machine {
     /// A lease may have ended. There may be very many at once, so each is asked about when there is room for that.
     fn told(&mut self, id: TokenId) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
-        held.tracking = held.tracking.told();
-        let goes_on = held.tracking.goes_on();
         // A message that says more may have come before.
         held.notice.get_or_insert(LossReason::Expired);
         held.asked = false;
-        let keys = held.keys.clone();
-        if !goes_on {
-            // The next renewal of a long lease is much later.
-            self.leases.end_tracking(id, Tracking::Young);
+        let (keys, tracking) = (held.keys.clone(), held.tracking.told());
+        if tracking.is_on() {
+            held.tracking = tracking;
+        } else {
+            // It does not wait for its next renewal: that of a long lease is much later.
+            self.leases.end_tracking(id, tracking);
         }
         if self.servers.has_room(&keys) {
             self.ask_about_notice(id);

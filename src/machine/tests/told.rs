@@ -99,7 +99,7 @@ fn a_server_that_forgets_what_it_tracks_costs_a_few_questions_a_second() {
     let before = requests(&world);
     let mut told = 0;
     // It tells of each key as soon as it is to track it.
-    while world.machine.leases.all().any(|held| held.tracking.goes_on()) {
+    while world.machine.leases.all().any(|held| held.tracking.is_on()) {
         world.event(Event::Message(Message::Changed(World::keys())));
         world.settle();
         told += 1;
