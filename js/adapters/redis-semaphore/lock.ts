@@ -129,18 +129,29 @@ export abstract class Lock {
   }
 
   /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
-  tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
+  async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
     const turns = this.#turns;
-    return turns === undefined ? this.#try(abortSignal, 0) : this.#tryInTurn(turns, abortSignal);
-  }
-
-  async #tryInTurn(turns: Turns, abortSignal: AbortSignal | undefined): Promise<boolean> {
-    const began = turns.take() ? undefined : performance.now();
-    if (began !== undefined) await turns.wait(abortSignal);
+    // The cause of an attempt before stays: its caller may not have read it yet.
+    let spent = 0;
+    if (turns !== undefined && !turns.take()) {
+      const began = performance.now();
+      await turns.wait(abortSignal);
+      spent = performance.now() - began;
+    }
     try {
-      return await this.#try(abortSignal, began === undefined ? 0 : performance.now() - began);
+      abortSignal?.throwIfAborted();
+      if (turns !== undefined && this.isAcquired) return true;
+      this.#spent = spent;
+      if (this.#possession.isExternal && !this.#isReplaced) {
+        await this.#taking.open(this._key, abortSignal);
+        abortSignal?.throwIfAborted();
+      }
+      const { isExternal } = this.#possession;
+      const acquired = isExternal ? await this._refresh() : await this._acquire(abortSignal);
+      if (acquired) this.#possession.settle();
+      return acquired;
     } finally {
-      turns.pass();
+      turns?.pass();
     }
   }
 
@@ -206,23 +217,8 @@ export abstract class Lock {
   }
 
   /** Releases the lock, for subclasses: `release` calls it if the lock is held, or was to be taken over. */
-  protected _release(): Promise<void> {
-    return this.#possession.release();
-  }
-
-  async #try(signal: AbortSignal | undefined, spent: number): Promise<boolean> {
-    signal?.throwIfAborted();
-    if (this.#turns !== undefined && this.isAcquired) return true;
-    // The cause stays: the caller of the attempt before may not have read it yet.
-    this.#spent = spent;
-    if (this.#possession.isExternal && !this.#isReplaced) {
-      await this.#taking.open(this._key, signal);
-      signal?.throwIfAborted();
-    }
-    const { isExternal } = this.#possession;
-    const acquired = isExternal ? await this._refresh() : await this._acquire(signal);
-    if (acquired) this.#possession.settle();
-    return acquired;
+  protected async _release(): Promise<void> {
+    await this.#possession.release();
   }
 
   #fail(cause: Error): false {

@@ -11,6 +11,9 @@ const FREE = { is: 'free' } as const;
 /** Another process has acquired it, and this object is to take it over. */
 const EXTERNAL = { is: 'external' } as const;
 
+/** The release of a lock that is not held. */
+const NOT_HELD = Promise.resolve();
+
 /** A hold, and whether this object wants it refreshed. */
 interface Refreshable<Hold> {
   hold: Hold;
@@ -152,10 +155,10 @@ export class Possession<Of = unknown> implements Holder {
   }
 
   /** Releases what is held at the server. */
-  release(): Promise<void> {
+  release(): Promise<unknown> {
     const { hold } = this;
     this.#drop();
-    return hold === undefined ? Promise.resolve() : hold.release(this);
+    return hold === undefined ? NOT_HELD : hold.release(this);
   }
 
   /** Leaves `hold` to expire, if it is still there. */

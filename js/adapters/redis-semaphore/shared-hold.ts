@@ -24,6 +24,8 @@ export interface Holder {
 }
 
 const nothing = () => {};
+/** The release of permits that another object has got. */
+const PASSED = Promise.resolve();
 const NONE: ReadonlySet<SharedHold> = new Set();
 
 /** By manager, which connections share, or by connection if that has none; then by the key and the value in Redis. */
@@ -133,7 +135,7 @@ export class SharedHold implements Hold {
     await this.#lock.stopRenewing();
   }
 
-  async release(holder: Holder): Promise<void> {
+  release(holder: Holder): Promise<unknown> {
     this.#forget();
     const others = this.#end().filter((each) => each !== holder);
     // Objects of other clients: the manager would report theirs as lost, sooner than a refresh would find out.
@@ -147,18 +149,16 @@ export class SharedHold implements Hold {
     const permits = this.#permits;
     if (permits?.isWanted && this.#isPassable && held !== undefined) {
       this.#permits = undefined;
-      await permits.giveBack(held, this.#passes);
-      return;
+      return permits.giveBack(held, this.#passes) ?? PASSED;
     }
-    try {
-      const released = this.#lock.release();
-      // The release is sent first: the next object that asks finds room at the server.
-      this.#free();
-      for (const namesake of namesakes) namesake.#free();
-      await released;
-    } finally {
+    const released = this.#lock.release();
+    // The release is sent first: the next object that asks finds room at the server.
+    this.#free();
+    for (const namesake of namesakes) namesake.#free();
+    if (others.length === 0) return released;
+    return released.finally(() => {
       for (const other of others) other.released();
-    }
+    });
   }
 
   /** `holder` holds it no more, and leaves it to the others, or to expire. */

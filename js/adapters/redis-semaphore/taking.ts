@@ -5,7 +5,7 @@ import { untilAborted, untilEither } from '../../base/abort.js';
 import { isUnreachable, LockServerError, LockLostError as Lost } from '../../base/errors.js';
 import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
-import type { LockJson, SharedHandle } from '../../lock/lock.js';
+import type { LockJson } from '../../lock/lock.js';
 import type { Connection, Open } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import type { Name } from './name.js';
@@ -53,6 +53,7 @@ export class Taking {
 
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
   acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
+    if (this.isQuorum) return this.#acquireOfMajority(terms, signal);
     const permits = this.#isSemaphore ? this.#permitsFor(terms) : undefined;
     if (permits?.isFull) return this.#waitHere(permits, terms, spent, signal);
     permits?.ask();
@@ -87,23 +88,50 @@ export class Taking {
     return this.#ask(permits, terms, over, signal);
   }
 
-  /** Asks the server. */
+  /** Asks the server, or the servers. */
   async #ask(
     permits: Permits | undefined,
     terms: Terms,
     spent: number,
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
-    let lock: ServerLock | undefined;
+    const { connection, name } = this.#means;
+    let open = connection.current;
+    let lock: HeldLock | null = null;
     try {
-      lock = await (this.isQuorum
-        ? this.#acquireOfMajority(terms, signal)
-        : this.#acquire(terms, spent, signal));
+      open ??= await this.open(terms.key, signal);
+      const taken = await this.#request(open, terms, spent, signal);
+      const isPlain = connection.current === open && name.token === undefined;
+      lock = taken === null || isPlain ? taken : await this.#named(taken, terms, open);
+    } catch (error) {
+      if (open !== undefined) connection.checkOpen(open);
+      throw this.#isSemaphore ? refusalOf(error) : error;
     } finally {
-      permits?.answered(lock !== undefined);
+      permits?.answered(lock !== null);
     }
-    if (lock !== undefined) this.#begin(terms.key, lock, permits);
-    return lock !== undefined;
+    if (lock !== null) this.#begin(terms.key, lock, permits);
+    return lock !== null;
+  }
+
+  /** Has the manager acquire the lock, in the way that the options ask for. */
+  #request(
+    { manager, ended, requests }: Open,
+    { key, renew }: Terms,
+    spent: number,
+    signal: AbortSignal | undefined,
+  ): Promise<HeldLock | null> {
+    const { options, share } = this.#means;
+    const { retries, lockTimeout: ttl } = options;
+    const { limit, permits } = share;
+    const polls = options.besideOldCode && !this.#isSemaphore;
+    const wait = polls || options.wait === null ? null : this.#waitAfter(spent);
+    const request = requests.for({ ttl, renew, wait, limit, permits });
+    const take = () => manager.acquirePrepared(key, request);
+    if (polls) return retry(retries, ended, signal, take);
+    if (signal === undefined || wait === null) return take();
+    return untilEither([signal, ended], (either) =>
+      manager.acquirePrepared(key, { ...request, signal: either }),
+    );
   }
 
   /** Those that the objects of this process share, if what this one gets may pass to others and is renewed. */
@@ -147,17 +175,16 @@ export class Taking {
     return failure;
   }
 
-  /** As `#acquire`, and again while no majority can be reached, for as long as the caller waits. */
-  async #acquireOfMajority(
-    terms: Terms,
-    signal: AbortSignal | undefined,
-  ): Promise<ServerLock | undefined> {
-    const { retries } = this.#means.options;
+  /** Asks the servers again while no majority can be reached, for as long as the caller waits. */
+  async #acquireOfMajority(terms: Terms, signal: AbortSignal | undefined): Promise<boolean> {
+    const { name, options } = this.#means;
+    const { retries } = options;
     const began = performance.now();
     for (let attempts = 1; ; attempts++) {
-      const spent = performance.now() - began;
+      const spent = attempts === 1 ? 0 : performance.now() - began;
       try {
-        return await this.#acquire(terms, attempts === 1 ? 0 : spent, signal);
+        if (name.token !== undefined) return await this.#setValue(terms, signal);
+        return await this.#ask(undefined, terms, spent, signal);
       } catch (error) {
         const isOver = attempts >= retries.limit || performance.now() - began >= retries.wait;
         if (isOver || !isUnreachable(error)) throw error;
@@ -167,44 +194,15 @@ export class Taking {
     }
   }
 
-  async #acquire(
-    terms: Terms,
-    spent: number,
-    signal: AbortSignal | undefined,
-  ): Promise<ServerLock | undefined> {
-    const { name, options, share } = this.#means;
-    const { key, renew } = terms;
-    if (this.isQuorum && name.token !== undefined) {
-      return ValueHold.acquire(this.#placeOf(key), options, signal);
-    }
-    const { connection } = this.#means;
-    const open = connection.current ?? (await this.open(key, signal));
-    const { retries, lockTimeout: ttl } = options;
-    const { limit, permits } = share;
-    const polls = options.besideOldCode && !this.#isSemaphore;
-    const wait = polls || options.wait === null ? null : this.#waitAfter(spent);
-    const request = open.requests.for({ ttl, renew, wait, limit, permits });
-    const take = () => open.manager.acquirePrepared(key, request);
-    let taken: HeldLock | null = null;
-    try {
-      if (polls) taken = await retry(retries, open.ended, signal, take);
-      else if (signal === undefined || wait === null) taken = await take();
-      else {
-        taken = await untilEither([signal, open.ended], (either) =>
-          open.manager.acquirePrepared(key, { ...request, signal: either }),
-        );
-      }
-    } catch (error) {
-      connection.checkOpen(open);
-      throw this.#isSemaphore ? refusalOf(error) : error;
-    }
-    if (taken === null) return undefined;
-    if (connection.current === open && name.token === undefined) return taken;
-    return this.#named(taken, terms, open);
+  /** Acquires the lock of several servers under the identifier, which others know. */
+  async #setValue({ key }: Terms, signal: AbortSignal | undefined): Promise<boolean> {
+    const lock = await ValueHold.acquire(this.#placeOf(key), this.#means.options, signal);
+    if (lock !== undefined) this.#begin(key, lock);
+    return lock !== undefined;
   }
 
   /** The lock under the identifier, if somebody may know that already. */
-  async #named(lock: SharedHandle, terms: Terms, open: Open): Promise<ServerLock> {
+  async #named(lock: HeldLock, terms: Terms, open: Open): Promise<HeldLock> {
     const { connection, name } = this.#means;
     const { token } = name;
     let held = lock;
