@@ -9,7 +9,10 @@ const REDLOCK = { retryCount: -1, retryDelay: 10, retryJitter: 5 };
 const SEMAPHORE = { lockTimeout: TTL_MS, acquireTimeout: PATIENCE_MS };
 
 /** The core, whose CPU time is the measure of the drop-ins. */
-export const CORE = 'holdfast';
+const CORE = 'holdfast';
+
+/** The core on as many servers as a drop-in. */
+export const coreOf = ({ servers = 1 }) => `${CORE}, ${servers}`;
 
 /**
  * `id`: the class. `original` and `dropIn`: imports of the module that has it. `use(module, clients)` answers `acquire(name)`,
@@ -37,17 +40,17 @@ export const DROP_INS = [
   }),
 ];
 
-/** Opens a side of a drop-in, or the core, which needs no client of a service. */
+/** Opens a side of a drop-in, or the core on so many servers, which needs no client of a service. */
 export async function open(id, side, urls) {
-  if (id === CORE) return openCore(urls[0]);
+  if (id === CORE) return openCore(urls.slice(0, Number(side)));
   const { [side]: load, use, servers = 1 } = DROP_INS.find((each) => each.id === id);
   const module = await load();
   return use(module, await clientsOf(urls.slice(0, servers)));
 }
 
-async function openCore(url) {
+async function openCore(urls) {
   const { connect } = await import('../../dist/index.mjs');
-  const locks = await connect(url, { ttl: TTL_MS, wait: PATIENCE_MS });
+  const locks = await connect(urls.length === 1 ? urls[0] : { quorum: urls }, { ttl: TTL_MS, wait: PATIENCE_MS });
   return {
     acquire: (name) => locks.acquire(name),
     release: (_name, lock) => lock.release(),

@@ -7,7 +7,7 @@ import { median } from '../samples.mjs';
 import { startOwnServer } from '../server.mjs';
 import { figure, markdown } from '../table.mjs';
 import { HOT, HOT_CALLERS, LEVELS } from './levels.mjs';
-import { CORE, DROP_INS } from './peers.mjs';
+import { coreOf, DROP_INS } from './peers.mjs';
 
 const ROUNDS = 7;
 const SERVERS = 3;
@@ -18,7 +18,7 @@ const CPU_LEVEL = 64;
 
 const ABOUT = `Each drop-in package divided by the library that it replaces, with the same code and its client. *hot*: ${HOT_CALLERS} callers of one
 name, polling every 10 ms where a library polls; semaphores have ten permits, of which a MultiSemaphore takes two. *CPU* is that of a pair at
-${CPU_LEVEL} in flight, divided by the core's own pair. *connections* are those of ${CLIENTS} clients of one server.`;
+${CPU_LEVEL} in flight, divided by the core's own pair on as many servers. *connections* are those of ${CLIENTS} clients of one server.`;
 
 const QUESTION = 'What does a drop-in package cost?';
 
@@ -37,9 +37,11 @@ async function run({ url, admin, flags: { ms, rounds = ROUNDS }, fail }) {
   const all = [];
   try {
     // One library after the other: more processes at once would only make the rounds longer.
-    for (const { id } of DROP_INS) {
-      const ids = [original(id), dropIn(id), CORE];
-      all.push({ id, samples: await interleaved({ ...plan, ids }) });
+    for (const each of DROP_INS) {
+      const { id } = each;
+      const core = coreOf(each);
+      const ids = [original(id), dropIn(id), core];
+      all.push({ id, core, samples: await interleaved({ ...plan, ids }) });
       for (const side of ids.slice(0, 2)) {
         connections.set(side, await connectionsOf(side, urls, admin));
         memory.set(side, await memoryOf(side, urls));
@@ -76,7 +78,7 @@ async function memoryOf(id, urls) {
 
 function report(all, { connections, memory, rounds, ms }) {
   const heads = ['', ...LEVELS.map(String), 'CPU µs', ': original', ': core', 'connections'];
-  const rows = all.map(({ id, samples }) => {
+  const rows = all.map(({ id, core, samples }) => {
     const cpu = (side) => samples.median(side, CPU_LEVEL, 'clientCpu');
     const share = (other) =>
       median(samples.ratios(dropIn(id), other, CPU_LEVEL, 'clientCpu')).toFixed(2);
@@ -86,7 +88,7 @@ function report(all, { connections, memory, rounds, ms }) {
       ...LEVELS.map((level) => ratio(samples, id, level).toFixed(2)),
       `${figure(cpu(dropIn(id)), 1)} / ${figure(cpu(original(id)), 1)}`,
       share(original(id)),
-      share(CORE),
+      share(core),
       counted.join(' / '),
     ];
   });
@@ -105,7 +107,7 @@ function report(all, { connections, memory, rounds, ms }) {
         `  ${id.padEnd(16)}${[dropIn(id), original(id)].map((side) => figure(memory.get(side))).join(' / ')}`,
     ),
     '',
-    ...all.flatMap(({ id, samples }) => targetsOf(id, samples)),
+    ...all.flatMap(targetsOf),
   ];
   return { lines, table: markdown(heads, rows), charts: [] };
 }
@@ -114,8 +116,8 @@ function ratio(samples, id, level) {
   return median(samples.ratios(dropIn(id), original(id), level, 'throughput'));
 }
 
-function targetsOf(id, samples) {
-  const cpu = median(samples.ratios(dropIn(id), CORE, CPU_LEVEL, 'clientCpu'));
+function targetsOf({ id, core, samples }) {
+  const cpu = median(samples.ratios(dropIn(id), core, CPU_LEVEL, 'clientCpu'));
   const rates = LEVELS.map((level) => ({
     what: `${level}: pairs/s, drop-in : original`,
     value: ratio(samples, id, level),
