@@ -9,6 +9,7 @@ import { NAMES } from '../names.mjs';
 import { percentile } from '../samples.mjs';
 import { startOwnServer, startProxy } from '../server.mjs';
 import { figure, markdown } from '../table.mjs';
+import { plainLosses } from './plain.mjs';
 
 const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
@@ -99,6 +100,10 @@ async function losses(kind, url, redis) {
   const [locks, others] = await Promise.all([open(url), open(url)]);
   const rows = [];
   try {
+    if (kind !== 'not told') {
+      const bare = await plainLosses(url, redis, LOSSES[kind], keyOf(`${NAMES}plain`));
+      rows.push(['DEL to the answer that a bare connection gets when it is told', times(bare)]);
+    }
     for (const [name, cause] of Object.entries(CAUSES)) {
       const lost = [];
       while (lost.length < LOSSES[kind]) {
