@@ -50,7 +50,10 @@ export async function open(id, side, urls) {
 
 async function openCore(urls) {
   const { connect } = await import('../../dist/index.mjs');
-  const locks = await connect(urls.length === 1 ? urls[0] : { quorum: urls }, { ttl: TTL_MS, wait: PATIENCE_MS });
+  const locks = await connect(urls.length === 1 ? urls[0] : { quorum: urls }, {
+    ttl: TTL_MS,
+    wait: PATIENCE_MS,
+  });
   return {
     acquire: (name) => locks.acquire(name),
     release: (_name, lock) => lock.release(),
