@@ -267,6 +267,54 @@ fn a_lock_that_was_held_is_asked_for_by_the_script_until_it_is_free() {
 /// 1. A's lease ends, and B waits.
 /// 2. SET takes the free lock for C without a look at the queue.
 /// 3. MGET shows the queue: C gives the lock back, and `release` grants it to B.
+/// A waiter whose lock is gone, and a caller whose plain commands are on their way.
+fn ahead_of_a_waiter() -> (World, World, OpId, World, OpId) {
+    let (mut a, mut b) = ready();
+    a.acquire_held(10_000, Wait::Never, ONE_LEASE);
+    a.settle();
+    let waits = acquire(&mut b);
+    b.settle();
+    let mut third = World::connected_to(&a.server, "c");
+    a.server.command(a.now, &["DEL", World::keys().lock()]);
+    let op = acquire(&mut third);
+    assert!(matches!(next_call(&third), Call::Take { .. }));
+    (a, b, waits, third, op)
+}
+
+#[test]
+pub(super) fn a_lock_that_a_script_confirms_ahead_of_waiters_is_handed_to_them() {
+    let (_, mut b, waits, mut third, op) = ahead_of_a_waiter();
+    third.execute_and_lose_replies();
+    third.connect();
+    third.settle();
+    let (lease, fence) = third.lease(op);
+    let value = third.server.snapshot(third.now, &World::keys()).value;
+    assert!(value.is_some_and(|value| value.ends_with('+')), "a mere deletion would not free it");
+    third.release(lease);
+    third.settle();
+    b.settle();
+    assert!(b.lease(waits).1 > fence, "its fence is above {fence}");
+}
+
+#[test]
+fn waiters_are_not_overtaken_while_the_counter_is_refused() {
+    let (a, mut b, waits, mut third, op) = ahead_of_a_waiter();
+    a.server.command(a.now, &["SET", COUNTER, "other code's"]);
+    while !third.wire.is_empty() {
+        third.execute_one();
+    }
+    a.server.set_fence(a.now, READY + 1_000);
+    third.answer_one();
+    third.settle();
+    assert_eq!(third.outcome(op), None);
+    b.settle();
+    let (lease, fence) = b.lease(waits);
+    b.release(lease);
+    b.settle();
+    third.settle();
+    assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
+}
+
 #[test]
 fn waiters_are_not_overtaken_when_a_lease_has_ended() {
     let (mut a, mut b) = ready();

@@ -404,7 +404,8 @@ impl Watch {
             return expect(kept, "foreign code's value changed");
         }
         self.overtaking.take_if(|token| token != value);
-        let stands = !done.after.line.is_empty() && self.overtaking.is_none();
+        let confirms = matches!(done.reply, Some(Reply::Granted { .. } | Reply::All(_)));
+        let stands = !done.after.line.is_empty() && (confirms || self.overtaking.is_none());
         let marked = value.ends_with('+');
         expect(!stands || marked, "somebody waits, and the lock's value does not say so")
     }

@@ -41,6 +41,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         fast_path::a_waiter_whose_late_plain_commands_took_the_lock_leaves_the_queue,
     ),
     (
+        "a script confirms a lock that was taken ahead of waiters, and sets no flag for them",
+        script("redis.call('SET', lock_key, token .. MARK, 'KEEPTTL')", "do end"),
+        fast_path::a_lock_that_a_script_confirms_ahead_of_waiters_is_handed_to_them,
+    ),
+    (
         "other code's lease is renewed after its value has changed",
         script(KEEPS_FOREIGN, "if redis.call('EXISTS', lock_key) == 0 then\n  return 0"),
         foreign::a_value_that_has_changed_is_renewed_no_more,

@@ -117,8 +117,11 @@ if lock.value and strip_mark(lock.value) == token then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
   if lock.last_seq then
-    -- Plain commands that arrived late may have taken the lock for an entry of the queue.
+    -- Plain commands that arrived late may have taken the lock for an entry of the queue, or ahead of those in it.
     dequeue(lock, token)
+    if lock.value == token and redis.call('EXISTS', queue_key) == 1 then
+      redis.call('SET', lock_key, token .. MARK, 'KEEPTTL')
+    end
   end
   -- The counter is that of all locks, so the fences of an earlier grant or answer are unknown here. An owner that knows
   -- its fence keeps it.

@@ -38,11 +38,15 @@ for i = 1, #ARGV - 2 do
   counts[fence_key] = (counts[fence_key] or 0) + 1
 end
 for i = 1, #ARGV - 2 do
-  local token, lock_key, fence_key = ARGV[2 + i], KEYS[3 * i - 2], KEYS[3 * i - 1]
+  local token, lock_key, fence_key, queue_key = ARGV[2 + i], KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   if not values[i] then
     redis.call('SET', lock_key, token, 'PX', ttl_ms)
   elseif redis.call('PTTL', lock_key) < ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
+  end
+  -- Plain commands may have taken the lock ahead of those who wait.
+  if values[i] == token and redis.call('EXISTS', queue_key) == 1 then
+    redis.call('SET', lock_key, token .. MARK, 'KEEPTTL')
   end
   fences[i] = following[fence_key]
     or issue_fences(fence_key, counters[fence_key], counts[fence_key], epoch_us, now_us)

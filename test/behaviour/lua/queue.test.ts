@@ -5,7 +5,7 @@ import { beforeEach, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
-import { FENCE, LOCK, QUEUE, type Scripts, scripts, WAITERS, WAITING } from './scripts.js';
+import { FENCE, LOCK, QUEUE, type Scripts, scripts, source, WAITERS, WAITING } from './scripts.js';
 
 let redis: Redis;
 let script: Scripts;
@@ -160,6 +160,23 @@ test('a lock that was taken ahead of the queue goes to the queue when it is rele
   await redis.set(LOCK, C, 'PX', 10_000);
   assert.equal(await script.release(C), 1);
   assert.equal(await owner(), B);
+});
+
+/** Without the flag the owner would only delete the key, and the queue would wait for its next poll. */
+test('the script that confirms a lock taken ahead of the queue sets the flag', async () => {
+  const confirm = {
+    acquire: () => script.acquire(C, { seq: 'try' }),
+    acquire_all: () => redis.eval(source('acquire_all'), 3, LOCK, FENCE, QUEUE, 10_000, 0, C),
+  };
+  for (const [name, confirms] of Object.entries(confirm)) {
+    await redis.flushall();
+    await script.acquire(A);
+    await script.acquire(B, { seq: '0' });
+    await redis.set(LOCK, C, 'PX', 10_000);
+    await confirms();
+    assert.equal(await redis.get(LOCK), `${C}+`, name);
+    assert.ok((await redis.pttl(LOCK)) > 9_000, name);
+  }
 });
 
 /** SET arrives late, from a connection that was given up, and takes a share for the only entry of the queue. */

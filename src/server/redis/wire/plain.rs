@@ -92,12 +92,16 @@ pub(crate) fn taken(tokens: &[Token], replies: &[Value]) -> Result<Reply, Failur
                 Take::Unseen
             }
         }
-        (Value::Okay | Value::Int(1), Value::Int(last), Value::Array(_)) => {
+        (Value::Okay | Value::Int(1), counter, Value::Array(_)) => {
             let all = values.len() == 2 * tokens.len();
-            if all && pairs.all(|(pair, token)| is_held_alone(pair, token)) {
-                unsigned(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
-            } else {
-                Take::Overtaken
+            match counter {
+                _ if !all || !pairs.all(|(pair, token)| is_held_alone(pair, token)) => {
+                    Take::Overtaken
+                }
+                Value::Int(last) => {
+                    unsigned(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
+                }
+                _ => Take::Unfenced,
             }
         }
         _ => Take::Unfenced,
