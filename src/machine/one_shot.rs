@@ -13,6 +13,7 @@ use super::timers::Owner;
 use super::waiting_room::Rank;
 use crate::protocol::{
     Call, Label, LeaseId, LockKeys, Mode, OpId, Refusal, Reply, ServerTime, Take, TokenId,
+    WRONG_TYPE,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,6 +168,13 @@ impl OneShot {
             Err(CallError::Lost(_) | CallError::Halfway(_)) => self.uncertain = true,
             Err(CallError::Unsent) => {}
             Err(CallError::NoQuorum(causes)) => self.last_error = Some(Outcome::Quorum(causes)),
+            Err(CallError::Refused(refusal))
+                if refusal.code == WRONG_TYPE
+                    && matches!(self.call, Call::Extend { .. } | Call::ExtendShare { .. }) =>
+            {
+                // Other code wrote over the key, where no lock and no share can be any more.
+                return Some(Ok(Reply::Owner(false)));
+            }
             Err(CallError::Refused(refusal)) => {
                 // An extension needs only that the server keeps the lock.
                 let is_extension = self.extends().is_some();

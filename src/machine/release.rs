@@ -185,12 +185,20 @@ impl Release {
                 self.refusal = Some(Refusal::apart(self.keys.slot()));
                 self.refused(context, servers, id)
             }
-            // A repeat may read "not the owner" as the success of the request before it.
-            _ => {
-                let outcome = if self.maybe_freed { Outcome::Done } else { Outcome::Lost };
-                self.confirm(context, servers, id, sent, outcome)
-            }
+            _ => self.is_over(context, servers, id, sent),
         }
+    }
+
+    /// There is nothing to release. A repeat may read the success of the request before it so.
+    fn is_over(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+        sent: Mono,
+    ) -> bool {
+        let outcome = if self.maybe_freed { Outcome::Done } else { Outcome::Lost };
+        self.confirm(context, servers, id, sent, outcome)
     }
 
     /// The call that only deletes the lock has not freed it.
@@ -220,8 +228,7 @@ impl Release {
                 return self.confirm(context, servers, id, sent, Outcome::Quorum(causes));
             }
             CallError::Refused(refusal) if self.denies_lock(&refusal) => {
-                let key = Some(self.keys.lock().to_owned());
-                return self.confirm(context, servers, id, sent, Outcome::Server { refusal, key });
+                return self.is_over(context, servers, id, sent);
             }
             // A server may refuse its own command of late, or stand in for one that had it.
             CallError::Refused(refusal)
@@ -268,7 +275,7 @@ impl Release {
         false
     }
 
-    /// Whether the lock's key holds something that is no value of a lock, so that there is nothing to release.
+    /// Whether other code has written another type over the lock's key, so that it holds no lock.
     fn denies_lock(&self, refusal: &Refusal) -> bool {
         refusal.code == WRONG_TYPE && self.keys.named_by(&refusal.detail).is_none()
     }

@@ -89,5 +89,5 @@ test('what the server does not delete by its own command any more, the script re
   const lock = await locks.acquire('replaced');
   await server.admin.del('lock:replaced');
   await server.admin.lpush('lock:replaced', 'of other code');
-  await assert.rejects(lock.release(), { code: 'ERR_LOCK_SERVER', serverCode: 'WRONGTYPE' });
+  assert.equal(await lock.release(), false);
 });

@@ -256,9 +256,28 @@ test('WRONGTYPE: the error names the key, and nothing is changed', async () => {
   const lock = await locks.acquire('a');
   await server.admin.del('lock:a');
   await server.admin.rpush('lock:a', 'x');
-  await assert.rejects(lock.extend(), refusal('WRONGTYPE', /cannot extend lock "a"/));
-  await assert.rejects(lock.release(), refusal('WRONGTYPE', /cannot release lock "a"/));
+  await assert.rejects(lock.extend(), { code: 'ERR_LOCK_LOST', reason: 'expired' });
+  assert.equal(lock.held, false);
   await server.admin.del('lock:a');
+});
+
+test('WRONGTYPE under a held lock is its loss: the result of a request is kept', async () => {
+  for (const mode of ['exclusive', 'shared'] as const) {
+    const lock = await locks.acquire('a', { mode });
+    const replace = async () => {
+      await server.admin.del('lock:a', '{lock:a}:shared');
+      await server.admin.rpush('lock:a', 'x');
+    };
+    await replace();
+    assert.equal(await lock.release(), false);
+    await server.admin.del('lock:a');
+    const paid = await locks.request('a', { mode }, async () => {
+      await replace();
+      return 'paid';
+    });
+    assert.equal(paid, 'paid');
+    await server.admin.del('lock:a');
+  }
 });
 
 test('WRONGTYPE under a held lock: nothing is left to release, and close does not wait', async () => {

@@ -103,17 +103,21 @@ test('closing waits for the releases under way', async () => {
   assert.deepEqual(await server.admin.keys('lock:x:*'), []);
 });
 
-test('an error of the release is a warning with the name of the lock', async () => {
-  const warned = new Promise<{ code: string; lock?: string | undefined; message: string }>(
-    (resolve) => locks.once('warning', resolve),
-  );
-  await locks.request('x', async () => {
-    await server.admin.del('lock:x');
-    await server.admin.lpush('lock:x', 'what is no lock');
+test('an error of the release is a warning with the name of the lock', async (t) => {
+  const user = (...rules: string[]) => server.admin.call('ACL', 'SETUSER', 'app', ...rules);
+  await user('on', '>p', '~*', '&*', '+@all');
+  const own = await connect(proxy.url.replace('//', '//app:p@'), { awaitRelease: false });
+  t.after(async () => {
+    await user('+@all');
+    await own.close();
   });
+  const warned = new Promise<{ code: string; lock?: string | undefined; message: string }>(
+    (resolve) => own.once('warning', resolve),
+  );
+  await own.request('x', () => user('-@write', '-@scripting'));
   const { code, lock, message } = await warned;
   assert.deepEqual([code, lock], ['WARN_LOCK_UNRELEASED', 'x']);
-  assert.match(message, /WRONGTYPE/);
+  assert.match(message, /NOPERM/);
 });
 
 test('a quorum is released so, too', async () => {

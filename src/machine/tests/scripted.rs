@@ -367,12 +367,19 @@ fn an_extension_that_is_refused_until_its_deadline_reports_the_reason() {
 
 #[test]
 fn an_extension_that_is_refused_for_good_fails_at_once() {
-    for code in ["NOPERM", "WRONGTYPE"] {
-        let (mut world, _, op) = extending(10_000);
-        let (request, _) = world.wire.pop_front().unwrap();
-        world.reply(request, Err(refused(code)));
-        assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })), "{code}");
-    }
+    let (mut world, _, op) = extending(10_000);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(refused("NOPERM")));
+    assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })));
+}
+
+#[test]
+fn an_extension_finds_out_that_other_code_has_written_another_type() {
+    let (mut world, lease, op) = extending(10_000);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(refused("WRONGTYPE")));
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert!(!world.deadlines.contains_key(&lease), "the lease is lost");
 }
 
 #[test]
