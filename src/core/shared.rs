@@ -60,6 +60,13 @@ impl Shared {
         }
     }
 
+    /// The server has refused to tell of changed keys since it was connected.
+    pub(super) fn set_tracking_denied(&self, node: NodeId) {
+        if let Some((abilities, _)) = lock(&self.servers).get_mut(&node) {
+            abilities.tracking = false;
+        }
+    }
+
     /// A connection is new, or has ended.
     pub(super) fn set_server(&self, node: NodeId, abilities: Option<Abilities>) {
         let mut servers = lock(&self.servers);

@@ -306,6 +306,10 @@ impl State {
                 self.shared.set_pubsub_denied(node);
                 Event::PubsubDenied(why)
             }
+            Incoming::TrackingDenied => {
+                self.shared.set_tracking_denied(node);
+                Event::TrackingDenied
+            }
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Probed(probe, sent) => Event::Probed { probe, sent },

@@ -520,6 +520,7 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
         },
         4 => Event::ConnectFailed(any_failure(bytes)),
         5 => Event::PubsubDenied("NOPERM".to_owned()),
+        6 if bytes.flag() => Event::TrackingDenied,
         6 => Event::Disconnected("gone".to_owned()),
         7 => Event::Discovered(if bytes.flag() {
             Ok(Routes::new(&[(0, 8_000, node(bytes)), (8_001, 16_383, node(bytes))]))

@@ -331,6 +331,8 @@ pub enum Event {
     ConnectFailed(Failure),
     /// The server denies this manager publishing and subscribing, and why.
     PubsubDenied(String),
+    /// The server refuses to tell of changed keys, as on a new connection that it denies that.
+    TrackingDenied,
     /// The connection broke.
     Disconnected(String),
     /// The answer to [`Effect::Discover`].

@@ -326,6 +326,7 @@ impl Machine {
             Event::Connected { probe, risks, denied } => self.connected(node, probe, risks, denied),
             Event::ConnectFailed(failure) => self.connect_failed(node, failure),
             Event::PubsubDenied(why) => self.pubsub_denied(node, why),
+            Event::TrackingDenied => self.tracking_denied(node),
             Event::Disconnected(detail) => self.disconnected(node, &detail),
             Event::Discovered(routes) => self.discovered(routes),
             Event::Listening { channel, on } => self.listening(node, &channel, on),

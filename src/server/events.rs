@@ -25,6 +25,8 @@ pub(crate) enum Incoming {
     Login(Arc<Login>, oneshot::Sender<Result<(), Refusal>>),
     /// The answer to a server probe, and when the probe was sent.
     Probed(ServerProbe, Mono),
+    /// The server tells of no changed keys any more.
+    TrackingDenied,
     /// The reply to a request.
     Reply(RequestId, Result<Reply, Failure>),
     /// A message that a script published.

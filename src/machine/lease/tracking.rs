@@ -106,6 +106,13 @@ impl Machine {
         }
     }
 
+    /// The server tells no more, nor what it was asked to tell last.
+    pub(in crate::machine) fn tracking_denied(&mut self, node: NodeId) {
+        if std::mem::replace(&mut self.servers.at(node).data.tells, false) {
+            self.track_anew(node);
+        }
+    }
+
     /// A connection to a server is new, so it tracks nothing. What has changed meanwhile was told to nobody.
     pub(in crate::machine) fn track_anew(&mut self, node: NodeId) {
         let tells = self.servers.get(node).data.tells;
@@ -124,8 +131,8 @@ impl Machine {
         self.all_changed(node);
     }
 
-    /// A lease may have ended. There may be very many at once, so each is asked about when there is room for that.
-    fn told(&mut self, id: TokenId) {
+    /// What the server does says that a lease may have ended. There may be very many at once, so each is asked about when there is room for that.
+    pub(in crate::machine) fn told(&mut self, id: TokenId) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
         // A message that says more may have come before.
         held.notice.get_or_insert(LossReason::Expired);

@@ -209,6 +209,11 @@ impl Quorum {
                     self.tell_event(event);
                 }
             }
+            Event::TrackingDenied => {
+                if self.servers.tracking_denied(node) {
+                    self.tell_event(event);
+                }
+            }
             Event::Disconnected(detail) => self.disconnected(node, &detail),
             Event::Listening { channel, on: true } => {
                 // A message may have been missed before.

@@ -370,6 +370,12 @@ impl Servers {
         self.count(|connection| connection.pubsub_denied) >= majority(self.list.len())
     }
 
+    /// A server tells of no changed keys any more. Returns whether none does.
+    pub(super) fn tracking_denied(&mut self, node: usize) -> bool {
+        self.list[node].tells = false;
+        !self.list.iter().any(|server| server.tells)
+    }
+
     /// The virtual server's first event, once it is certain whether a majority can be connected.
     pub(super) fn opened(&mut self, context: &mut Context) -> Option<Event> {
         if !self.opening {

@@ -13,7 +13,7 @@ use super::{Directory, tls, values, wire};
 use crate::faults;
 use crate::protocol::{
     Call, Failure, LockKeys, Message, Mono, Refusal, Reply, RequestId, Script, SendMode, Token,
-    TokenId,
+    TokenId, WRONG_TYPE,
 };
 use crate::server::{Incoming, Item, Login};
 use redis::{PushKind, Value};
@@ -70,6 +70,8 @@ pub(super) struct Origin {
 enum Expected {
     /// The reply to a command that concerns the next one.
     Aside,
+    /// The reply to the command by which the key of the next one is tracked.
+    Caching,
     /// The reply to AUTH.
     Login(oneshot::Sender<Result<(), Refusal>>),
     Probe(Mono),
@@ -167,7 +169,7 @@ impl Link {
             }
             Item::Track { keys, token } => {
                 self.out.extend_from_slice(CACHING);
-                self.expected.push_back(Expected::Aside);
+                self.expected.push_back(Expected::Caching);
                 self.command.clear();
                 self.command.arg("GET").arg(keys.lock()).write_to(&mut self.out);
                 self.expected.push_back(Expected::Tracked(keys.clone(), token.clone()));
@@ -353,11 +355,19 @@ impl Link {
                     Value::BulkString(value) => {
                         token.is_some_and(|it| !wire::is_token(&value, &it))
                     }
-                    // An error says nothing about the lock.
+                    Value::ServerError(error) => error.code() == WRONG_TYPE,
+                    // Another error says nothing about the lock.
                     _ => false,
                 };
                 if has_changed {
                     into.push(Incoming::Message(Message::Changed(keys)));
+                }
+            }
+            Some(Expected::Caching) => {
+                if let Value::ServerError(error) = value
+                    && !matches!(wire::error_reply(&error), Failure::Refused(it) if it.is_transient())
+                {
+                    into.push(Incoming::TrackingDenied);
                 }
             }
             Some(Expected::Together(callers)) => {
