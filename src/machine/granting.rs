@@ -191,6 +191,7 @@ impl Machine {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
         let may_be_queued = entry.uncertain || entry.is_queued();
+        let behind = entry.behind(&context.config.client);
         let Entry { keys, token, mode, block, budget, beneficiary, label, takes_over, .. } = entry;
         let (id, uncertain) = match &takes_over {
             Some(take_over) => (take_over.id, take_over.uncertain),
@@ -230,6 +231,10 @@ impl Machine {
         }
         self.queues.granted(&keys, fence);
         self.serve_queue(&keys, Some(id));
+        if let Some(former) = behind.filter(|former| *former != id) {
+            // If that is still held here, the server has lost it.
+            self.told(former);
+        }
     }
 
     /// The grant is unusable: gives its token back; another token takes its position.

@@ -279,6 +279,21 @@ impl Entry {
         Some(Token::from_text(&held.holder)).filter(|holder| holder.is_of_owner(&self.label))
     }
 
+    /// The hold of `client`, this manager, that the entry has heard it waits for, if it cannot get the lock beside that. Of a
+    /// theft a message tells, which says more.
+    pub(super) fn behind(&self, client: &str) -> Option<TokenId> {
+        let Pending::Held(held) = &self.pending else { return None };
+        if self.steals() {
+            return None;
+        }
+        let holder = match &*held.sharer {
+            "" => &held.holder,
+            _ if self.mode.is_shared() => return None,
+            sharer => sharer,
+        };
+        Token::from_text(holder).number(client).map(TokenId)
+    }
+
     /// Takes over the hold `former` of its owner. If that has ended meanwhile, the entry asks again where it is in the
     /// queue: for the next hold of its owner may be its own.
     pub(super) fn take_over(&mut self, context: &mut Context, former: Token) {

@@ -72,6 +72,30 @@ for (const [cause, happen] of Object.entries(CAUSES)) {
   });
 }
 
+test('a key that holds another type when it is to be tracked is told', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const lock = await take(locks, 'a');
+  await server.admin.multi().del('lock:a').sadd('lock:a', 'x').exec();
+  await untilTold(lock);
+  assert.equal(locks.stats().renewals, 0);
+});
+
+test('a holder is asked about when another caller of its manager gets the lock', async () => {
+  const server = await start();
+  const locks = await manager(server.url);
+  const lock = await take(locks, 'a');
+  const next = locks.acquire('a', { ttl: TTL });
+  await until(async () => (await server.admin.exists('{lock:a}:queue')) === 1, 'the wait');
+  // Not tracked yet; the next request that asks for the lock serves the queue.
+  await server.admin.del('lock:a');
+  const other = await manager(server.url);
+  assert.equal(await other.tryAcquire('a', { ttl: TTL }), null);
+  await (await next).release();
+  await untilTold(lock);
+  assert.equal(locks.stats().renewals, 0);
+});
+
 test('a theft is told once, with its thief as the reason', async () => {
   const server = await start();
   const [locks, thief] = [await manager(server.url), await manager(server.url)];
@@ -207,6 +231,21 @@ for (const right of ['client|tracking', 'client|caching']) {
     await isSilent(server, await manager(server.url.replace('//', '//app:pw@')), 3);
   });
 }
+
+test('a server that takes client|caching away while connected is not relied on', async () => {
+  const server = await start();
+  const user = (...rules: string[]) => server.admin.call('ACL', 'SETUSER', 'app', ...rules);
+  await user('on', '>pw', '~*', '&*', '+@all');
+  const locks = await manager(server.url.replace('//', '//app:pw@'));
+  assert.equal(locks.stats().servers[0]?.tracking, true);
+  await user('-client|caching');
+  await server.admin.set('lock:b', 'other code', 'PX', TTL);
+  const waiting = locks.acquire('b', { ttl: TTL });
+  await until(() => locks.stats().servers[0]?.tracking === false, 'the refusal');
+  await server.admin.del('lock:b');
+  await (await waiting).release();
+  await isSilent(server, locks, 3);
+});
 
 test('RESP2: a holder learns of a loss with the renewal, a waiter of a free lock with a poll', async () => {
   const server = await start('--rename-command', 'HELLO', '');

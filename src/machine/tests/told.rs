@@ -424,3 +424,43 @@ fn a_hold_after_many_handoffs_is_told() {
         assert_eq!(world.lost, [(lease, LossReason::Expired)], "after {callers} callers");
     }
 }
+
+/// The server grants a lock only when it is free, so a hold of the same manager has ended there.
+#[test]
+fn a_holder_is_asked_about_when_the_server_grants_its_lock_to_another_caller_here() {
+    for shared in [false, true] {
+        let mut world = World::connected();
+        let mode = if shared { Mode::SHARED } else { Mode::Exclusive };
+        let first = world.acquire_named("a", 60_000, Wait::Never, RENEWED, mode);
+        world.settle();
+        let (lost, _) = world.lease(first);
+        let next = world.acquire(60_000, Wait::Forever);
+        world.settle();
+        assert_eq!(world.outcome(next), None);
+        let keys = World::keys();
+        world.server.command(world.now, &["DEL", keys.lock()]);
+        while world.outcome(next).is_none() {
+            world.pass(ms(100));
+            world.settle();
+        }
+        world.settle();
+        assert!(!world.deadlines.contains_key(&lost), "{mode:?}: it is lost");
+    }
+}
+
+/// The right may be taken away while connected.
+#[test]
+fn a_server_that_refuses_to_tell_is_not_relied_on() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    world.pass(ms(1_500));
+    world.settle();
+    assert_eq!(world.machine.tracked_leases(None), [lease.token_id()]);
+    world.tells = false;
+    world.event(Event::TrackingDenied);
+    world.settle();
+    assert_eq!(world.machine.tracked_leases(None), []);
+    world.pass(ms(1_500));
+    world.settle();
+    assert_eq!(world.machine.tracked_leases(None), []);
+}
