@@ -33,7 +33,8 @@ export function channelOptions(
     clientName: limits.clientName,
     connectTimeout: limits.connectTimeout,
     commandTimeout: limits.commandTimeout,
-    lingerMax: limits.lingerMax,
+    // An idle lock is held, and old code finds only a free one.
+    lingerMax: limits.besideOldCode === undefined ? limits.lingerMax : 0,
     ...pollingOptions(limits.besideOldCode),
     ...(limits.replicas === undefined
       ? {}
