@@ -17,7 +17,7 @@ export default {
     },
     { file: CHANNEL, was: 'longestLease = ttl }', becomes: 'longestLease = 0 }' },
     { file: CHANNEL, was: 'retryJitter = retryDelay / 2 }', becomes: 'retryJitter = 0 }' },
-    { file: CHANNEL, was: 'lingerMax: limits.lingerMax,', becomes: 'lingerMax: 10_000,' },
+    { file: CHANNEL, was: '? limits.lingerMax : 0,', becomes: '? 10_000 : 0,' },
     {
       file: 'js/connect/endpoints.ts',
       was: 'password: password ?? server.password',

@@ -70,7 +70,7 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/shared-hold.ts',
-      was: '      for (const namesake of namesakes) namesake.#free();\n',
+      was: '    for (const namesake of namesakes) namesake.#free();\n',
       becomes: '',
       tests: ['redis-semaphore/permits'],
     },

@@ -264,9 +264,6 @@ fn a_lock_that_was_held_is_asked_for_by_the_script_until_it_is_free() {
     }
 }
 
-/// 1. A's lease ends, and B waits.
-/// 2. SET takes the free lock for C without a look at the queue.
-/// 3. MGET shows the queue: C gives the lock back, and `release` grants it to B.
 /// A waiter whose lock is gone, and a caller whose plain commands are on their way.
 fn ahead_of_a_waiter() -> (World, World, OpId, World, OpId) {
     let (mut a, mut b) = ready();
@@ -315,17 +312,12 @@ fn waiters_are_not_overtaken_while_the_counter_is_refused() {
     assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
 }
 
+/// 1. A's lease ends, and B waits.
+/// 2. SET takes the free lock for C without a look at the queue.
+/// 3. MGET shows the queue: C gives the lock back, and `release` grants it to B.
 #[test]
 fn waiters_are_not_overtaken_when_a_lease_has_ended() {
-    let (mut a, mut b) = ready();
-    let held = a.acquire_held(10_000, Wait::Never, ONE_LEASE);
-    a.settle();
-    a.lease(held);
-    let waits = acquire(&mut b);
-    b.settle();
-    let mut third = World::connected_to(&a.server, "c");
-    a.server.command(a.now, &["DEL", World::keys().lock()]);
-    let op = acquire(&mut third);
+    let (_, mut b, waits, mut third, op) = ahead_of_a_waiter();
     third.settle();
     assert_eq!(third.outcome(op), None);
     b.settle();
