@@ -40,6 +40,12 @@ test('a waiter leaves no trace on the server, and gets the lock that old code fr
   assert.equal(await lock.release(), true);
 });
 
+test('no lock is kept for the next caller: old code finds only a free one', async () => {
+  const lock = await locks.acquire('idle', { linger: 10_000 });
+  assert.equal(await lock.release(), true);
+  assert.equal(await server.admin.exists('idle'), 0);
+});
+
 test('a release leaves the lock free, though a caller of the same manager waits', async () => {
   const lock = await locks.acquire('b');
   const waiting = locks.acquire('b', { wait: LONG_MS });
