@@ -438,9 +438,10 @@ impl Watch {
                 | Call::Renew { .. }
                 | Call::Reserve { .. }
         );
-        // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back.
+        // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back. Behind
+        // other code's value it does: the script reads all keys of such a lock.
         let waits = matches!(done.intent(), Some(Intent::Join(_)))
-            && done.before.owner().is_some_and(|owner| owner != done.token());
+            && done.before.owner().is_some_and(|it| it != done.token() && !is_foreign(it));
         if !alone && !waits {
             self.silent_shares.remove(done.token());
         }
