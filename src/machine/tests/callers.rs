@@ -154,7 +154,8 @@ impl Simulation {
         self.note(who, format_args!("adopts {owner} as {label:?}, {mode:?}, {hold:?}"));
         let adopt = Command::Adopt { name, owner, label: label.clone(), ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
-        self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
+        let kind = OpKind::Adopt { fence, shared };
+        self.processes[who].ask_to_leave(op, lock, kind, hold.leave_to_expire);
         let shot = self.processes[who].world.machine.one_shots.get(&op);
         let Some(new) = shot.map(|shot| shot.call.token().clone()) else { return };
         if label.is_token() {

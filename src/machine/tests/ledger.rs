@@ -223,7 +223,7 @@ impl Simulation {
 
     /// Writes as a caller that may have lost its lock long ago, which fences must catch.
     pub(super) fn write(&mut self, who: usize) {
-        let Some(Held { lock, lease, fence, shared: false, adoptable }) =
+        let Some(Held { lock, lease, fence, shared: false, adoptable, .. }) =
             self.processes[who].held.last()
         else {
             // Sharers only read.

@@ -48,6 +48,8 @@ pub(super) struct Held {
     pub(super) shared: bool,
     /// Whether its token was exported: another process may have adopted it.
     pub(super) adoptable: bool,
+    /// Its caller leaves it to expire.
+    pub(super) leaves: bool,
 }
 
 /// An operation without an outcome.

@@ -452,7 +452,7 @@ impl Simulation {
         self.check_fence(who, lock, lease, fence, shared);
         // Whoever else adopts from it by the same token may release it.
         let adoptable = chosen.is_some_and(|token| self.adopted_again.contains(&token));
-        self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable });
+        self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable, leaves });
     }
 
     /// A recently set clock dates messages wrongly.

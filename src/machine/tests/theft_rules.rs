@@ -203,7 +203,9 @@ impl Simulation {
 
     /// Records that a caller has left its lock.
     pub(super) fn note_left(&mut self, who: usize, lease: LeaseId) {
-        let token = self.processes[who].token_of(lease);
+        let process = &mut self.processes[who];
+        process.held.iter_mut().filter(|it| it.lease == lease).for_each(|it| it.leaves = true);
+        let token = process.token_of(lease);
         self.left_to_expire.insert(token.to_string());
     }
 
@@ -244,9 +246,14 @@ impl Simulation {
         });
         let left_to_expire = until.collect();
         let machine = &world.machine;
-        let tokens = machine.leases.all().map(|held| machine.token_of(held));
-        for token in tokens.filter(|token| !self.left_to_expire.contains(token.as_str())) {
-            self.server.give_up(token.as_str());
+        // Of the holds under one value, some may be left to expire: the end of another frees it all the same.
+        let ends = |id: LeaseId| held.iter().any(|it| it.lease == id && !it.leaves);
+        for lease in machine.leases.all() {
+            let token = machine.token_of(lease);
+            let again = self.adopted_again.contains(&token);
+            if !self.left_to_expire.contains(token.as_str()) || (again && ends(lease.id)) {
+                self.server.give_up(token.as_str());
+            }
         }
         held.clear();
         let op = world.command(Command::Close);
