@@ -53,8 +53,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a take-over keeps the token of the earlier hold",
         Kind::Steady,
         script(
-            "redis.call('SET', lock_key, token .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)",
-            "redis.call('SET', lock_key, owner .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)",
+            "redis.call('SET', lock_key, token .. mark, 'PX', ends_ms - lock.now_ms)",
+            "redis.call('SET', lock_key, owner .. mark, 'PX', ends_ms - lock.now_ms)",
         ),
     ),
     (
