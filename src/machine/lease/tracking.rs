@@ -131,7 +131,8 @@ impl Machine {
         self.all_changed(node);
     }
 
-    /// What the server does says that a lease may have ended. There may be very many at once, so each is asked about when there is room for that.
+    /// The server has said, or shown by a grant, that a lease may have ended. There may be very many at once, so each is asked
+    /// about when there is room for that.
     pub(in crate::machine) fn told(&mut self, id: TokenId) {
         let Some(held) = self.leases.by_token.get_mut(&id) else { return };
         // A message that says more may have come before.

@@ -278,6 +278,18 @@ fn ahead_of_a_waiter() -> (World, World, OpId, World, OpId) {
     (a, b, waits, third, op)
 }
 
+/// The caller gives way to the waiter, and gets the lock after it.
+fn gives_way(third: &mut World, op: OpId, b: &mut World, waits: OpId) {
+    third.settle();
+    assert_eq!(third.outcome(op), None);
+    b.settle();
+    let (lease, fence) = b.lease(waits);
+    b.release(lease);
+    b.settle();
+    third.settle();
+    assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
+}
+
 #[test]
 pub(super) fn a_lock_that_a_script_confirms_ahead_of_waiters_is_handed_to_them() {
     let (_, mut b, waits, mut third, op) = ahead_of_a_waiter();
@@ -302,14 +314,7 @@ fn waiters_are_not_overtaken_while_the_counter_is_refused() {
     }
     a.server.set_fence(a.now, READY + 1_000);
     third.answer_one();
-    third.settle();
-    assert_eq!(third.outcome(op), None);
-    b.settle();
-    let (lease, fence) = b.lease(waits);
-    b.release(lease);
-    b.settle();
-    third.settle();
-    assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
+    gives_way(&mut third, op, &mut b, waits);
 }
 
 /// 1. A's lease ends, and B waits.
@@ -318,14 +323,7 @@ fn waiters_are_not_overtaken_while_the_counter_is_refused() {
 #[test]
 fn waiters_are_not_overtaken_when_a_lease_has_ended() {
     let (_, mut b, waits, mut third, op) = ahead_of_a_waiter();
-    third.settle();
-    assert_eq!(third.outcome(op), None);
-    b.settle();
-    let (lease, fence) = b.lease(waits);
-    b.release(lease);
-    b.settle();
-    third.settle();
-    assert!(third.lease(op).1 > fence, "who gave way gets a fence above {fence}");
+    gives_way(&mut third, op, &mut b, waits);
 }
 
 /// 1. A's SET takes the lock. Its lease ends before INCRBY, since the server was stopped, or the lock is stolen.

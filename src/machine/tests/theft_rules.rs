@@ -246,7 +246,7 @@ impl Simulation {
         });
         let left_to_expire = until.collect();
         let machine = &world.machine;
-        // Of the holds under one value, some may be left to expire: the end of another frees it all the same.
+        // A value may have several holds. The end of one that is not left to expire frees the value.
         let ends = |id: LeaseId| held.iter().any(|it| it.lease == id && !it.leaves);
         for lease in machine.leases.all() {
             let token = machine.token_of(lease);

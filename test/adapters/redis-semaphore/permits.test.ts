@@ -135,8 +135,8 @@ test('another process gets its turn while permits pass here', limited, async (t)
   for (let round = 0; round < 10; round++) {
     const before = here.holds;
     const lock = await others.acquire('semaphore:hot', { mode: 'shared', limit: 1 });
-    // What was left to this process, once more if its next caller was faster than the request, and one that had its permit
-    // when the count was read, but had not counted itself yet.
+    // This process may take what it had left, once more if its next caller was faster than the request. One more caller may have
+    // had its permit, and not have counted itself yet, when the count was read.
     assert.ok(here.holds - before <= 2 * HOLDS + 1, `${here.holds - before} holds`);
     await lock.release();
   }
