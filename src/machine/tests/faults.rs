@@ -6,8 +6,9 @@ use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::RAISED;
 use super::world::ms;
-use crate::machine::Machine;
 use crate::machine::lease::{Leases, PendingRenewal};
+use crate::machine::{Machine, TokenId};
+use crate::protocol::Token;
 use crate::server::memory::Entries;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -201,7 +202,7 @@ impl Simulation {
             self.spoiled = None;
             let entries = if self.rng.bool() { self.saved.clone() } else { Entries::default() };
             self.forget(|it| it.server.restore(it.now, entries));
-            self.returned = self.orphans();
+            self.returned = &self.orphans() | &self.places_of_owners();
         }
         self.unproven.extend(self.unclaimed());
         self.server.set_replication_id(&format!("run {}", self.rng.u64(..)));
@@ -221,6 +222,24 @@ impl Simulation {
             self.loaded = Some(self.now);
             self.server.set_loading(false);
         }
+    }
+
+    /// The tokens that wait at the server, in restored data, though their processes have had the grant since: these forget
+    /// them with the lease.
+    fn places_of_owners(&self) -> BTreeSet<String> {
+        let places = self.locks.iter().flat_map(|it| self.server.snapshot(self.now, &it.keys).line);
+        let is_known_as_owner = |token: &Token| {
+            let mut machines = self.processes.iter().map(|process| &process.world.machine);
+            machines.any(|machine| {
+                let number = token.number(&machine.context.config.client).map(TokenId);
+                number.is_some_and(|id| {
+                    let waits = machine.entries.get(&id).is_some();
+                    !waits && !machine.releases.contains_key(&id)
+                })
+            })
+        };
+        let tokens = places.map(|waiter| Token::from_text(&waiter.token));
+        tokens.filter(is_known_as_owner).map(|token| token.to_string()).collect()
     }
 
     /// The tokens of locks that were granted by message and not confirmed since.

@@ -88,7 +88,7 @@ pub(super) struct Simulation {
     pub(super) late: Vec<(Mono, Destination, Call)>,
     /// An earlier state of the data.
     pub(super) saved: Entries,
-    /// The tokens that were given back and are in the saved data again.
+    /// The tokens that were given back and are in the saved data again, and those of owners that wait there again.
     pub(super) returned: BTreeSet<String>,
     /// The losses of servers' data, by token.
     pub(super) forgotten: BTreeMap<String, Forgotten>,
