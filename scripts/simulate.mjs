@@ -1,7 +1,7 @@
 // Runs the simulator: the schedules that were written for one defect each, those of all seeds that have ever failed
 // (src/machine/tests/seeds.txt), and those of seeds that nobody has run: they follow from the clock, and are printed.
 //
-//   npm run simulate -- [--seeds N] [--from S] [--report]
+//   npm run simulate -- [--seeds N] [--from S | --from-commit] [--report]
 //   npm run simulate -- --until-stopped
 //
 // A seed has three schedules of one server: in one the server keeps its data, in one it loses them, in one its clock is set.
@@ -10,16 +10,18 @@
 // any moment.
 //
 // A schedule that breaks a promise is told without the steps that do not matter; `--from <seed> --seeds 1` replays it. It
-// fails the run at its end, but with `--report` only the other schedules do. `--until-stopped` runs on all cores until
-// ctrl-C, and says each minute how far it is.
+// fails the run at its end, but with `--report` only the other schedules do. With `--from-commit` the seeds follow from the
+// files of the commit, so that its author can run before what a gate will run. With either `--from` the other schedules are
+// left out. `--until-stopped` runs on all cores until ctrl-C, and says each minute how far it is.
 
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '50000' },
     from: { type: 'string' },
+    'from-commit': { type: 'boolean', default: false },
     report: { type: 'boolean', default: false },
     'until-stopped': { type: 'boolean', default: false },
   },
@@ -30,9 +32,9 @@ for (const flag of ['seeds', 'from']) {
 }
 
 const seeds = values['until-stopped'] ? Number.MAX_SAFE_INTEGER : Number(values.seeds);
-const from = values.from ?? String(Date.now());
+const from = values.from ?? (values['from-commit'] ? ofCommit() : String(Date.now()));
 
-if (values.from === undefined) {
+if (values.from === undefined && !values['from-commit']) {
   const known = run(['simulator::', 'quorum::quorum_', 'written::', 'campaign::seeds_that']);
   if (known !== 0) process.exit(known);
 }
@@ -44,6 +46,12 @@ const broken = run(['--ignored', '--nocapture', 'campaign::fresh_seeds'], {
   HOLDFAST_SEEDS: String(seeds),
 });
 process.exitCode = values.report ? 0 : broken;
+
+/** A number for the files of the commit; a commit that is only moved has the same. */
+function ofCommit() {
+  const tree = execFileSync('git', ['rev-parse', 'HEAD^{tree}'], { encoding: 'utf8' });
+  return String(Number.parseInt(tree.slice(0, 12), 16));
+}
 
 function run(tests, env = {}) {
   const cargo = ['test', '--no-default-features', '--features', 'core', '--quiet', '--', ...tests];
