@@ -152,10 +152,13 @@ export class Taker {
       : this.#unlessAborted(acquisition, signal).then((outcome) => acquisition.read(outcome));
   }
 
-  /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
-  async takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
+  /**
+   * Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile, undefined if holders share it, each
+   * with a value of its own.
+   */
+  async takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string | undefined> {
     const { signal } = request;
-    let holder = '';
+    let value: string | undefined;
     const take = async () => {
       // Only the answer to a request that waits names the holder.
       const acquisition = new Acquisition(this.context, name, { ...request, wait: 0 });
@@ -163,10 +166,11 @@ export class Taker {
         ? this.#channel.submit(acquisition)
         : this.#unlessAborted(acquisition, signal));
       if (outcome.code !== OutcomeCode.TimedOut) return acquisition.lock(outcome);
-      holder = readTimeout(outcome).holder;
+      const { holder, holders } = readTimeout(outcome);
+      value = holders > 0 ? undefined : holder;
       return null;
     };
-    return (await tracedAcquire({ name, errors: this.errors }, signal, take)) ?? holder;
+    return (await tracedAcquire({ name, errors: this.errors }, signal, take)) ?? value;
   }
 
   /** Takes a lock over from the hold with `token`; undefined if that does not hold it. */

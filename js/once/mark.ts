@@ -25,6 +25,8 @@ export type Finding =
 
 /** How far a planned time may be ahead of the server's clock; one that is further was marked before the clock was set back. */
 const AHEAD_MS_MAX = 120_000;
+/** Stands for the values of holders that share the name of the mark: none is a mark. */
+const SHARED = 'shared';
 /** How long a body that has ended tries to have its slot marked: a failover takes some seconds. */
 const FAILOVER_MS = 10_000;
 
@@ -108,10 +110,10 @@ export class Mark {
         }
         return;
       } catch (error) {
+        if (!lock.held || this.#taker.now() >= deadline) throw error;
         // Without retry a mark that is gone was released: the slot is to run again.
         if (once.retry && error instanceof LockLostError) this.#value = undefined;
-        else if (!isUnreachable(error) || this.#taker.now() >= deadline) throw error;
-        if (!lock.held) throw error;
+        else if (!isUnreachable(error)) throw error;
       }
     }
   }
@@ -126,7 +128,7 @@ export class Mark {
     while (this.#value === undefined) {
       const found = await this.#taker.takeOrRead(this.#name, this.#request());
       if (found instanceof HeldLock) [this.#taken, this.#value] = [found, found.token];
-      else if (found !== '') this.#value = found;
+      else if (found !== '') this.#value = found ?? SHARED;
     }
     return this.#value;
   }
@@ -174,8 +176,8 @@ export class Mark {
     if (!once.retry) return false;
     const finding = this.#finding(value);
     if (finding.is === 'taken') {
-      const message = `cannot mark the slot "${slot.name}": other code has the lock "${this.#name}"`;
-      throw new LockLostError(message, this.#name, 'stolen');
+      // Not a loss, after which the mark is read anew: other code may keep its value for ever.
+      throw new Error(`other code has the lock "${this.#name}"`);
     }
     const isOfThis = slot.planned === undefined || readMark(value)?.time === slot.name;
     return finding.is === 'done' && (json === undefined || !isOfThis);

@@ -93,6 +93,15 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(await one.runOnce('job', { slot: 's', retry: true }, () => 3), DONE);
     });
 
+    test("a mark's name that others share as a lock is not asked for again and again", async () => {
+      const [one, other] = await start();
+      for (const options of [{}, { retry: true }, { keepResult: true }]) {
+        const shared = await other.acquire('once:job@s', { mode: 'shared' });
+        assert.deepEqual(await one.runOnce('job', { slot: 's', ...options }, () => 1), RUNNING);
+        await shared.release();
+      }
+    });
+
     test('with retry a body that has released its lock marks nothing, and its caller is told', async () => {
       const [one, other] = await start();
       for (const keepResult of [false, true]) {
@@ -408,6 +417,30 @@ for (const kind of ['redis', 'memory'] as const) {
       await assert.rejects(noBody, { code: 'ERR_INVALID_ARG_TYPE' });
       assert.equal(one.stats().requests, requests);
     });
+  });
+}
+
+for (const [what, take] of Object.entries({
+  'a value of other code': () => server.admin.set('lock:once:job@s', 'theirs'),
+  'a lock that others share': async () => {
+    const locks = await connect(server.url);
+    await locks.acquire('once:job@s', { mode: 'shared' });
+  },
+})) {
+  test(`with retry ${what} in place of the mark is told to the caller at once`, async () => {
+    const locks = await connect(server.url);
+    const marking = locks.runOnce('job', { slot: 's', retry: true }, async () => {
+      await server.admin.del('lock:once:job@s');
+      await take();
+      return 7;
+    });
+    await assert.rejects(marking, (error) => {
+      assert.ok(error instanceof LockUnmarkedError, `${error}`);
+      assert.match(error.message, /other code has the lock "once:job@s"/);
+      assert.equal(error.result, 7);
+      return true;
+    });
+    await until(() => locks.stats().held === 0, 'the loss of the name');
   });
 }
 
