@@ -71,6 +71,8 @@ const ABANDONED = 16;
 const UNAWAITED = 32;
 /** The label is the whole token. */
 const TOKEN = 64;
+/** Its release has found out that it was lost before. */
+const LOST_BEFORE = 128;
 
 /** The outcome of a release that nobody awaits. */
 const UNREAD = Promise.resolve(true);
@@ -366,7 +368,11 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     this.#manager.channel.forget(this);
     if (outcome.code === OutcomeCode.Done) return true;
     // Closing a manager releases everything.
-    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
+    if (outcome.code === OutcomeCode.Closed) return false;
+    if (outcome.code === OutcomeCode.Lost) {
+      this.#flags |= LOST_BEFORE;
+      return false;
+    }
     throw toError(outcome, this.#manager.errors, 'release', this.name);
   }
 
@@ -420,7 +426,9 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   }
 
   #lost(
-    reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
+    reason = this.#is(RELEASED) && !this.#is(LOST_BEFORE)
+      ? 'released'
+      : (this.#lostBecause ?? 'expired'),
   ): LockLostError {
     const elsewhere = this.owner === null ? '' : (OWNER_HAS[reason] ?? '');
     const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}${elsewhere}`;

@@ -27,10 +27,11 @@ export async function runUnder<T>(
     await exit(locks).catch(() => {});
     throw error;
   }
-  const lost = lossOf(locks, result);
+  let lost = lossOf(locks, result);
   let unreleased: unknown;
   try {
-    await exit(locks);
+    // What only the release has found out is a loss, too.
+    if (!(await exit(locks))) lost ??= lossOf(locks, result);
   } catch (error) {
     unreleased = error;
   }
@@ -39,11 +40,15 @@ export async function runUnder<T>(
   return result;
 }
 
-/** Releases the locks. Nearly always there is one, which needs none of the promises that wait for several. */
-function exit(locks: readonly SharedHandle[]): Promise<unknown> {
+/**
+ * Releases the locks. Nearly always there is one, which needs none of the promises that wait for several.
+ *
+ * @returns Whether this has freed each of them.
+ */
+function exit(locks: readonly SharedHandle[]): Promise<boolean> {
   const [first] = locks;
   if (first !== undefined && locks.length === 1) return first.exit();
-  return all(locks, (lock) => lock.exit());
+  return all(locks, (lock) => lock.exit()).then((freed) => freed.every(Boolean));
 }
 
 /** The loss of a lock that its callback has not released itself, with the callback's result. */

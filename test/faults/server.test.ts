@@ -271,13 +271,33 @@ test('WRONGTYPE under a held lock is its loss: the result of a request is kept',
     await replace();
     assert.equal(await lock.release(), false);
     await server.admin.del('lock:a');
-    const paid = await locks.request('a', { mode }, async () => {
+    const paid = locks.request('a', { mode }, async () => {
       await replace();
       return 'paid';
     });
-    assert.equal(paid, 'paid');
+    await assert.rejects(paid, { code: 'ERR_LOCK_LOST', lock: 'a', result: 'paid' });
     await server.admin.del('lock:a');
   }
+});
+
+test('WRONGTYPE at most servers of a quorum is the loss of its lock', async (t) => {
+  const servers = await RedisServer.startSeveral(3);
+  t.after(() => Promise.all(servers.map((each) => each.stop())));
+  const quorum = servers.map(({ url }) => url);
+  const several = await connect({ quorum }, { ttl: 1_000, wait: 20_000 });
+  const replace = async (count: number) => {
+    for (const { admin } of servers.slice(0, count))
+      await admin.multi().del('lock:a').rpush('lock:a', 'x').exec();
+  };
+  const lock = await several.acquire('a');
+  await replace(1);
+  await lock.extend();
+  assert.equal(lock.held, true);
+  await replace(2);
+  await assert.rejects(lock.extend(), { code: 'ERR_LOCK_LOST', reason: 'expired' });
+  assert.equal(lock.held, false);
+  assert.equal(await lock.release(), false);
+  await several.close();
 });
 
 test('WRONGTYPE under a held lock: nothing is left to release, and close does not wait', async () => {
