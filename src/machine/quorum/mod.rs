@@ -279,9 +279,10 @@ impl Quorum {
             Err(Failure::NoScript) if self.is_wanted(&asked) => {
                 self.servers.send_as(&mut self.context, node, asked, SendMode::WithSource);
             }
-            // There is nothing of the attempt to withdraw.
+            // Other code wrote over the key: there is nothing of the attempt to withdraw, or to extend.
             Err(Failure::Refused(refusal))
-                if refusal.code == WRONG_TYPE && matches!(asked.call, Call::Withdraw { .. }) =>
+                if refusal.code == WRONG_TYPE
+                    && matches!(asked.call, Call::Withdraw { .. } | Call::Extend { .. }) =>
             {
                 self.answered(node, &asked, sent, &Reply::Owner(false));
             }
