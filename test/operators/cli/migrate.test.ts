@@ -26,6 +26,71 @@ test('the report names file, line, rule and page, and escapes what a terminal ob
   assert.match(stdout, /^ +1 {2}no-expiry +docs\/migrate-rules\.md#no-expiry$/m);
 });
 
+const TAKEN = `export async function f(key, work) {
+  const got = await redis.set(key, '1', 'PX', 900, 'NX');
+  if (!got) return;
+  try { await work(); } finally { await redis.del(key); }
+}
+`;
+
+/** The summary in the report of a folder. */
+async function summaryOf(place: string, ...args: string[]): Promise<string[]> {
+  const lines = (await migrates(place, ...args)).stdout.split('\n');
+  return lines.slice(lines.findIndex((line) => /^\d+ locks? in /.test(line)));
+}
+
+test('the rules are told by their level, and of one level first what is broken most', async () => {
+  const rules = folderOf({
+    'a.js': "async function lock() {\n  await redis.setnx('job-lock', 1);\n}\n",
+    'b.js': TAKEN,
+    'c.js': TAKEN,
+  });
+  assert.deepEqual(await summaryOf(rules), [
+    '3 locks in 3 files of 3',
+    '    2  release-without-compare  docs/migrate-rules.md#release-without-compare',
+    '    1  no-expiry                docs/migrate-rules.md#no-expiry',
+    '    1  result-not-checked       docs/migrate-rules.md#result-not-checked',
+    '    2  value-not-unique         docs/migrate-rules.md#value-not-unique',
+    '    2  no-renewal               docs/migrate-rules.md#no-renewal',
+    '',
+  ]);
+});
+
+test('the report says what --write would change, and then what it has changed', async () => {
+  const client = "import { Redis } from 'ioredis';\nconst redis = new Redis('redis://h:1');\n";
+  const own = folderOf({
+    'a.mjs': client + TAKEN,
+    'broken.js': 'redis.setnx(lock, 1)}}',
+    'd/package.json': '{"dependencies":{"redlock":"^5.0.0"}}',
+    'd/a.js': "import 'redlock';\n",
+  });
+  const before = await migrates(own);
+  assert.match(before.stdout, /^ {2}→ --write: tryAcquire of holdfast, on the same key$/m);
+  assert.match(before.stdout, /^ {2}→ --write: import holdfast\/redlock in its place$/m);
+  assert.match(before.stdout, /^broken\.js: not read: no program that can be parsed\n2 locks in /m);
+  assert.match(before.stdout, /\n--write changes 3 files: a\.mjs, d\/a\.js, d\/package\.json\.\n$/);
+  const after = await migrates(own, '--write');
+  assert.match(after.stdout, /^ {2}→ changed to: tryAcquire of holdfast, on the same key$/m);
+  assert.match(
+    after.stdout,
+    /\nChanged 3 files: a\.mjs, d\/a\.js, d\/package\.json\.\nRun npm install holdfast, and your tests\.\n$/,
+  );
+  assert.deepEqual(await summaryOf(own), ['0 locks in 0 files of 3', '']);
+});
+
+test('a lock that stays has the code to paste below its advice, also in SARIF', async () => {
+  const { stdout } = await migrates(folder, 'bad.js');
+  const code = "const lock = await locks.tryAcquire('job\\u001b-lock') … await lock?.release()";
+  assert.ok(stdout.includes(`, it is\n    ${code}\n\n1 lock in 1 file of 1\n`), stdout);
+  const { runs } = JSON.parse((await migrates(folder, 'bad.js', '--sarif')).stdout);
+  const [{ message }] = runs[0].results;
+  assert.ok(message.text.startsWith('the lock has no expiry: a crash holds it for ever. with'));
+  assert.ok(message.text.endsWith(`, it is: ${code}`), message.text);
+  const [rule] = runs[0].tool.driver.rules;
+  assert.equal(rule.help.text, `docs/migrate-rules.md#${rule.id}`);
+  assert.equal(rule.defaultConfiguration.level, 'error');
+});
+
 test('--fail-on', async () => {
   const codes = await Promise.all(
     [
