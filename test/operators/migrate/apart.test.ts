@@ -216,6 +216,12 @@ test('another form stays, with the code to paste', async () => {
       .replaceAll('key: string, ', '')
       .replaceAll('(key,', '(this.key,')
       .replace('1, key,', '1, this.key,'),
+    'endless.ts': SERVICE.replace(", 'EX', seconds, 'NX'", ", 'NX'"),
+    'unasked.mjs': MODULE.replace('const reply = ', '').replace(/ {2}return reply.*\n/, ''),
+    'other-client.mjs': MODULE.replace('await redis.eval', 'await other.eval').replace(
+      'const redis',
+      'const other = new Redis();\nconst redis',
+    ),
     'late.cjs': OWN.replace('this.client = createClient({ url });', 'this.client = url.client;'),
   };
   const folder = folderOf(forms);
@@ -229,6 +235,109 @@ test('another form stays, with the code to paste', async () => {
       name,
     );
   }
+});
+
+/** What the old code asks of the result of its release, and what the new code asks. */
+const ASKED: readonly (readonly [was: string, becomes: string])[] = [
+  ['result === 1', 'result'],
+  ['result > 0', 'result'],
+  ['result !== 0', 'result'],
+  ['result !== 1', 'result === false'],
+  ['result == 0', 'result === false'],
+  ['!result', '!result'],
+  ['Boolean(result)', 'Boolean(result)'],
+  ["result ? 'freed' : 'lost'", "result ? 'freed' : 'lost'"],
+  ['(result) === 1', '(result)'],
+];
+
+/** What else it may do with it. */
+const USED = [
+  'result === 2',
+  'result < 1',
+  '1 === result',
+  '-result',
+  'String(result)',
+  "key ? result : 'lost'",
+  'log.Boolean(result)',
+];
+
+test('a question for the result of a release becomes the one that fits, and any other use keeps the code', async () => {
+  const asks = (text: string) => SERVICE.replace('return result === 1', `return ${text}`);
+  const files = [...ASKED.map(([was]) => was), ...USED].map((text, i) => [`${i}.ts`, asks(text)]);
+  const folder = folderOf(Object.fromEntries(files));
+  await migrates(folder, '--write');
+  for (const [i, [was, becomes]] of ASKED.entries())
+    assert.match(read(folder, `${i}.ts`).split('return ').at(-1) ?? '', lineOf(becomes), was);
+  for (const [i, text] of USED.entries())
+    assert.equal(read(folder, `${ASKED.length + i}.ts`), asks(text));
+});
+
+/** A line that has nothing else. */
+function lineOf(text: string): RegExp {
+  return new RegExp(`^${text.replace(/[()?]/g, '\\$&')}\n`);
+}
+
+/** What the old code asks of the result of SET, and what the new code asks; undefined if it stays. */
+const TAKEN: readonly (readonly [was: string, becomes: string | undefined])[] = [
+  ["reply !== 'OK'", 'reply === null'],
+  ['reply == "OK"', 'reply !== null'],
+  ['reply === null', 'reply === null'],
+  ['!reply', '!reply'],
+  ["reply > 'OK'", undefined],
+  ["'OK' === reply", undefined],
+  ["reply === 'QUEUED'", undefined],
+  ['+reply', undefined],
+];
+
+test('a question for the result of SET becomes one for the lock, or keeps the code', async () => {
+  const asks = (text: string) => MODULE.replace("reply === 'OK'", text);
+  const folder = folderOf(Object.fromEntries(TAKEN.map(([was], i) => [`${i}.mjs`, asks(was)])));
+  await migrates(folder, '--write');
+  for (const [i, [was, becomes]] of TAKEN.entries()) {
+    const written = read(folder, `${i}.mjs`);
+    if (becomes === undefined) assert.equal(written, asks(was));
+    else assert.ok(written.includes(`return ${becomes} ? token : null;`), `${was}\n${written}`);
+  }
+});
+
+test('a token that is no name is asked for before the lock is freed', async () => {
+  const folder = folderOf({
+    'a.mjs': MODULE.replace('unlock(name, token)', 'unlock(name, hold)').replace(
+      /token\); \/\/ only/,
+      'hold.token); // only',
+    ),
+  });
+  await migrates(folder, '--write');
+  const guarded = 'if (hold.token) await locks.release(`lock:${name}`, { owner: hold.token });';
+  assert.ok(read(folder, 'a.mjs').includes(guarded), read(folder, 'a.mjs'));
+});
+
+test('a manager stands below the field of the client, whatever else the class has', async () => {
+  const fields = [
+    '  static {}',
+    '  ttl = 5_000;',
+    '  redis = new Redis(process.env.REDIS_URL);',
+    '  name = 5;',
+  ];
+  const service = SERVICE.replace(
+    '  constructor(private readonly redis: Redis) {}',
+    fields.join('\n'),
+  );
+  const late = SERVICE.replace(/( {2}constructor.*\n)\n([\s\S]*)}\n$/, '  static {}\n$2\n$1}\n');
+  const folder = folderOf({ 'a.ts': service, 'late.ts': late });
+  await migrates(folder, '--write');
+  const written = read(folder, 'a.ts');
+  fields.splice(3, 0, "  locks = connectLazily(this.redis, { prefix: '' })");
+  assert.ok(written.includes(`${fields.join('\n')}\n`), written);
+  assert.match(written, /^import { connectLazily } from 'holdfast'/m);
+  const made = "this.locks = connectLazily(this.redis, { prefix: '' })";
+  assert.ok(read(folder, 'late.ts').includes(`redis: Redis) {\n    ${made}\n  }\n}\n`));
+});
+
+test('a directive stays the first statement of its file', async () => {
+  const folder = folderOf({ 'c.cjs': `'use strict';\n${OWN}` });
+  await migrates(folder, '--write');
+  assert.equal(read(folder, 'c.cjs'), `'use strict';\n${NEW_OWN}`);
 });
 
 test('the written functions exclude the old ones, and free only their own lock', async () => {
