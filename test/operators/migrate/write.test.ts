@@ -205,6 +205,32 @@ test('a client with more than a URL gives its keyPrefix, database and login to t
     );
 });
 
+test('the value of the old lock stays where other code needs it, or stands on its line', async () => {
+  const made = '  const token = randomUUID();\n';
+  const kept = {
+    'logged.mjs': [`${made}  log(token);\n`, `${made}  log(token);\n`],
+    'two.mjs': ['  const token = randomUUID(),\n    began = 1;\n', 'const token = randomUUID(),'],
+    'beside.mjs': [`  log(key);${made}`, '  log(key);  \n'],
+    'of-module.mjs': ['', '\nconst token = randomUUID();\n'],
+  } as const;
+  const folder = folderOf(
+    Object.fromEntries(
+      Object.entries(kept).map(([name, [text]]) => [
+        name,
+        text === ''
+          ? OLD.replace(made, '').replace('const RELEASE', `${made.trim()}\nconst RELEASE`)
+          : OLD.replace(made, text),
+      ]),
+    ),
+  );
+  await migrates(folder, '--write');
+  for (const [name, [, left]] of Object.entries(kept)) {
+    const written = read(folder, name);
+    assert.match(written, /await locks\.tryAcquire\(key, { ttl: 30000 }\)/, name);
+    assert.ok(written.includes(left), written);
+  }
+});
+
 test('the old code by hand of docs/migration.md is rewritten', async () => {
   const page = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
   const code = /^```js before\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
@@ -214,6 +240,10 @@ test('the old code by hand of docs/migration.md is rewritten', async () => {
   assert.match(written, /const lock = await locks\.tryAcquire\(key, { ttl: 10_000 }\)\n/);
   assert.doesNotMatch(written, /RELEASE|token|randomUUID/);
 });
+
+const FREE = 'await redis.eval(RELEASE, 1, key, token);';
+/** The old code with another finally block. */
+const FREE_WHERE = (text: string) => OLD.replace(FREE, text);
 
 test('another form stays, with the code to paste', async () => {
   const forms = {
@@ -231,6 +261,14 @@ test('another form stays, with the code to paste', async () => {
     'no-utf8.mjs': OLD.replace('one at', 'one \ufffd at'),
     'named.mjs': OLD.replace('fn) {', 'fn, lock) {'),
     'continues.mjs': OLD.replace("throw new Error('held');", "console.log('held');"),
+    'empty.mjs': OLD.replace("    throw new Error('held');\n", ''),
+    'else.mjs': OLD.replace("held');\n  }", "held');\n  } else {\n    log(key);\n  }"),
+    'taken.mjs': OLD.replace('!taken', "taken === 'OK'"),
+    'maybe-freed.mjs': FREE_WHERE(`if (done) {\n      ${FREE}\n    }`),
+    'maybe-tried.mjs': FREE_WHERE(
+      `if (done) {\n      try {\n        ${FREE}\n      } catch {}\n    }`,
+    ),
+    'freed-at-last.mjs': FREE_WHERE(`try {\n      done();\n    } finally {\n      ${FREE}\n    }`),
   };
   const folder = folderOf(forms);
   const report = await reportOf(folder, '--write');
@@ -299,12 +337,19 @@ const EXPIRIES: readonly (readonly [code: string, ttl: string])[] = [
   ["await redis.set('lock', id, 'EX', String(TTL), 'NX')", 'TTL * 1000'],
   ["await redis.set('lock', id, 'EX', `${TTL}`, 'NX')", 'TTL * 1000'],
   ["await redis.set('lock', id, 'EX', TTL.toString(), 'NX')", 'TTL * 1000'],
+  ["await redis.set('lock', id, 'EX', `${TTL}0`, 'NX')", '(`${TTL}0`) * 1000'],
+  ["await redis.set('lock', id, 'EX', `${TTL}${id}`, 'NX')", '(`${TTL}${id}`) * 1000'],
+  ["await redis.set('lock', id, 'EX', parse(TTL), 'NX')", 'parse(TTL) * 1000'],
+  ["await redis.set('lock', id, 'EX', TTL.toFixed(), 'NX')", 'TTL.toFixed() * 1000'],
+  ["await redis.set('lock', id, 'EX', TTL.toString(8), 'NX')", 'TTL.toString(8) * 1000'],
   ["await redis.set('lock', id, 'EX', 5 * 60, 'NX')", '5 * 60 * 1000'],
   ["await redis.set('lock', id, 'EX', TTL + 1, 'NX')", '(TTL + 1) * 1000'],
   ["await redis.set('lock', id, 'EX', ms / 1000, 'NX')", 'ms'],
   ["await redis.set('lock', id, 'EX', 0.5, 'NX')", '500'],
   ["await redis.set('lock', id, 'PXAT', Date.now() + 60_000, 'NX')", '60_000'],
   ["await redis.set('lock', id, 'EXAT', Math.floor(Date.now() / 1000) + 60, 'NX')", '60000'],
+  ["await redis.set('lock', id, 'PXAT', 60_000 + Date.now(), 'NX')", '60_000'],
+  ["await redis.set('lock', id, 'PXAT', Date.now() - end, 'NX')", 'Date.now() - end - Date.now()'],
   ["await redis.set('lock', id, 'PXAT', end, 'NX')", 'end - Date.now()'],
   ["await redis.set('lock', id, { NX: true, EXAT: end })", 'end * 1000 - Date.now()'],
   [
