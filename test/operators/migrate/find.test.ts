@@ -142,6 +142,39 @@ test('it reads what no .gitignore names, and no installed package', async () => 
   );
 });
 
+test('a .gitignore above the given folder counts in its repository, and a later rule overrules it', async () => {
+  const lock = "export const lock = () => redis.set('job:lock', id, 'PX', 1000, 'NX');\n";
+  const files = {
+    '.gitignore': '*.gen.js\nold/\n',
+    'src/.gitignore': '!kept.gen.js\n',
+    'src/kept.gen.js': lock,
+    'src/a.gen.js': lock,
+    'src/old/a.js': lock,
+    'src/deep/a.gen.js': lock,
+    'src/deep/kept.gen.js': lock,
+    'src/deep/a.js': lock,
+  };
+  const paths = async (more: Readonly<Record<string, string>>, from: string) =>
+    (await reportOf(folderOf({ ...files, ...more }), from)).found.map(({ path }) => path);
+  const repository = { '.git/HEAD': 'ref: refs/heads/main\n' };
+  assert.deepEqual(await paths(repository, 'src/deep'), ['src/deep/a.js', 'src/deep/kept.gen.js']);
+  const below = ['src/deep/a.js', 'src/deep/kept.gen.js', 'src/kept.gen.js'];
+  assert.deepEqual(await paths(repository, 'src'), below);
+  const all = ['src/deep/a.gen.js', 'src/deep/a.js', 'src/deep/kept.gen.js'];
+  assert.deepEqual(await paths({}, 'src/deep'), all, 'no repository tells which files are above');
+});
+
+test('files are told in the order of their names', async () => {
+  const lock = "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n";
+  const names = ['b', 'a10', 'a/c', 'z', 'B', 'm/a', 'a1', 'y', 'c'].map((name) => `${name}.js`);
+  const { found } = await reportOf(folderOf(Object.fromEntries(names.map((name) => [name, lock]))));
+  const paths = ['B', 'a/c', 'a1', 'a10', 'b', 'c', 'm/a', 'y', 'z'].map((name) => `${name}.js`);
+  assert.deepEqual(
+    found.map(({ path }) => path),
+    paths,
+  );
+});
+
 const LOCK = "if (await redis.set('lock', id, 'PX', 9, 'NX')) await run();\n";
 
 test('what the system does not let it read is told, and the run goes on', async () => {
