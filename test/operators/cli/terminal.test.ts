@@ -124,6 +124,35 @@ test('colours are for terminals, and not with NO_COLOR', async () => {
   await plainly();
 });
 
+/** The coloured words in the line of a lock, by the codes of their colours. */
+function coloursOf(screen: string, name: string): string[][] {
+  const line = screen.split('\n').find((each) => each.startsWith(`${name} `)) ?? '';
+  return line.split('\x1b[').flatMap((part) => {
+    const [, code, word] = /^(3[1-7])m(.*\S)/.exec(part) ?? [];
+    return code === undefined || word === undefined ? [] : [[code, word]];
+  });
+}
+
+test('ls colours a queue, a lease without an end and a slot that is done, but no candidates', async () => {
+  terminal.resize(160, 30);
+  const LONG = { ttl: 600_000, label: 'web-1' };
+  for (const name of ['calm', 'endless', 'wanted', 'leader:x']) await locks.acquire(name, LONG);
+  await server.admin.persist('lock:endless');
+  for (const name of ['wanted', 'leader:x'])
+    void locks.acquire(name, { ...LONG, wait: 600_000 }).catch(() => {});
+  await until(async () => (await locks.query()).pending.length === 2, 'two waiters');
+  await locks.runOnce('bill', { slot: 'may', keep: '1h', label: 'web-1' }, () => {});
+  terminal.holdfast('ls');
+  await terminal.shows(/^wanted [\s\S]*\n\$/m);
+  const screen = terminal.screen(true);
+  const [waiting, waited, ...more] = coloursOf(screen, 'wanted');
+  assert.deepEqual([waiting, waited?.[0], more], [['33', '1'], '33', []]);
+  assert.match(waited?.[1] ?? '', /^\d\S*s$/);
+  for (const name of ['calm', 'leader:x']) assert.deepEqual(coloursOf(screen, name), []);
+  assert.deepEqual(coloursOf(screen, 'once:bill@may'), [['32', 'done']]);
+  assert.deepEqual(coloursOf(screen, 'endless'), [['33', 'no end']]);
+});
+
 test('release asks, and does nothing unless the answer is yes', async () => {
   await locks.acquire('job', { label: 'web-1' });
   const question =
