@@ -96,6 +96,16 @@ test('a young handle is not looked at', async () => {
   assert.deepEqual(noted, [0]);
 });
 
+test('a handle is looked at from the first second of its age on', async () => {
+  const holds = new LockHandles();
+  const noted: number[] = [];
+  forget(holds, noted, 1, 4_000);
+  for (let round = 0; round < 3; round++) await look(holds, 4_999);
+  assert.deepEqual(noted, []);
+  for (let round = 0; round < 3; round++) await look(holds, 5_000);
+  assert.deepEqual(noted, [0]);
+});
+
 test('very many are looked at by turns, a thousand at a time, and all of them in the end', async () => {
   const holds = new LockHandles();
   const noted: number[] = [];
