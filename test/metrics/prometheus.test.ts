@@ -257,6 +257,22 @@ for (const [shape, [of, expected]] of Object.entries(SHAPES)) {
   });
 }
 
+test('waits are told from a millisecond to a minute, and holds to ten minutes', async () => {
+  const manager = await connect('memory:');
+  const registry = new Registry();
+  measureLocks(manager, { registry });
+  await hold(manager, ['a:1']);
+  const text = await registry.metrics();
+  const limitsOf = (metric: string) =>
+    Array.from(
+      text.matchAll(new RegExp(`^holdfast_${metric}_bucket\\{(?:.*,)?le="([^"]+)"`, 'gm')),
+      ([, limit]) => limit,
+    );
+  const waits = ['0.001', '0.01', '0.1', '1', '10', '60', '+Inf'];
+  assert.deepEqual(limitsOf('acquire_seconds'), waits);
+  assert.deepEqual(limitsOf('hold_seconds'), ['0.01', '0.1', '1', '10', '60', '600', '+Inf']);
+});
+
 test('all slots of a runOnce are of the kind of its key', async () => {
   const manager = await connect('memory:');
   const registry = new Registry();
