@@ -30,7 +30,7 @@ export async function runUnder<T>(
   let lost = lossOf(locks, result);
   let unreleased: unknown;
   try {
-    // What only the release has found out is a loss, too.
+    // The server may have lost a lock and told nobody; then its release answers false.
     if (!(await exit(locks))) lost ??= lossOf(locks, result);
   } catch (error) {
     unreleased = error;

@@ -237,7 +237,7 @@ test('another form stays, with the code to paste', async () => {
   }
 });
 
-/** What the old code asks of the result of its release, and what the new code asks. */
+/** Questions in old code whether a release has freed the lock, each with the question that replaces it. */
 const ASKED: readonly (readonly [was: string, becomes: string])[] = [
   ['result === 1', 'result'],
   ['result > 0', 'result'],
@@ -250,7 +250,7 @@ const ASKED: readonly (readonly [was: string, becomes: string])[] = [
   ['(result) === 1', '(result)'],
 ];
 
-/** What else it may do with it. */
+/** Uses of that result that are no such question: the code stays. */
 const USED = [
   'result === 2',
   'result < 1',
@@ -277,7 +277,7 @@ function lineOf(text: string): RegExp {
   return new RegExp(`^${text.replace(/[()?]/g, '\\$&')}\n`);
 }
 
-/** What the old code asks of the result of SET, and what the new code asks; undefined if it stays. */
+/** Questions in old code whether SET has taken the lock, each with the question that replaces it; undefined if the code stays. */
 const TAKEN: readonly (readonly [was: string, becomes: string | undefined])[] = [
   ["reply !== 'OK'", 'reply === null'],
   ['reply == "OK"', 'reply !== null'],
