@@ -179,7 +179,9 @@ impl Machine {
             // An earlier first caller asked for more. A lease is never shortened, and this caller may crash.
             return self.discard_grant(id);
         }
-        if entry.mode.is_shared() && request.is_some_and(|request| request.began > granted.since) {
+        if entry.mode.is_shared()
+            && request.is_some_and(|request| request.began > granted.issued_after)
+        {
             // The share was granted for an earlier caller, who has left. Others may have had shares since, with greater
             // fences, before this caller asked.
             return self.discard_grant(id);
@@ -204,7 +206,7 @@ impl Machine {
         } else {
             context::other_label(&label, &request.label)
         };
-        let Granted { fence, until, pending_renewal, since, fast_path } = granted;
+        let Granted { fence, until, pending_renewal, since, fast_path, .. } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
             budget.unwrap_or_else(|| HandoffBudget::new(context.now, request.ttl, mode, block));

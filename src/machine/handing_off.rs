@@ -250,7 +250,8 @@ impl Machine {
         }
         self.queues.add_first_entry(&entry.keys, id);
         self.entries.insert(id, entry);
-        let granted = Granted { fence, until, since, pending_renewal: None, fast_path: false };
+        let (issued_after, pending_renewal, fast_path) = (since, None, false);
+        let granted = Granted { fence, until, since, issued_after, pending_renewal, fast_path };
         self.entry_step(node, id, Step::Granted(granted));
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Entry {
     pub(super) position: Position,
     /// When the caller came to which its position belongs.
     since: Mono,
+    /// Its token owned nothing then: its first request was sent, or the last one whose answer says so.
+    pub(super) unowned: Mono,
     /// Its first request had to wait for room, so it enters the queue at the position of its caller.
     was_delayed: bool,
     /// A message said that it has the lock, but not for how long; on a quorum, that the lock may be free.
@@ -154,6 +156,8 @@ pub(super) struct Granted {
     pub(super) until: Mono,
     /// The moment from which the lease counts: when it was requested, or granted by message.
     pub(super) since: Mono,
+    /// The fence was issued later than this. A request for what its token has already is answered by the fence of that.
+    pub(super) issued_after: Mono,
     pub(super) pending_renewal: Option<PendingRenewal>,
     /// It was taken on the fast path.
     pub(super) fast_path: bool,
@@ -212,6 +216,7 @@ impl Entry {
             block: 1,
             position: Position::Unknown,
             since: Mono::NEVER,
+            unowned: Mono::NEVER,
             was_delayed: false,
             hinted: false,
             told: false,
@@ -394,6 +399,7 @@ impl Entry {
         self.ttl = wanted.unwrap_or(self.ttl);
         self.max_ttl = self.max_ttl.max(self.ttl);
         self.hinted = false;
+        self.unowned = self.unowned.min(context.now);
         let call = self.call(context, servers);
         // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
         let keeps_entry = self.is_queued() && self.takes_over.is_none();
@@ -451,7 +457,10 @@ impl Entry {
                 self.granted(now, data, sent, fence, false)
             }
             Ok(Reply::Take(take)) => self.take_answered(now, data, sent, take),
-            Ok(Reply::Held(held)) => self.held(held, context.config.quorum),
+            Ok(Reply::Held(held)) => {
+                self.unowned = sent;
+                self.held(held, context.config.quorum)
+            }
             Ok(Reply::Owner(false)) if self.takes_over.is_some() => {
                 self.takes_over = None;
                 // A thief whose former hold has ended must not rob a later owner.
@@ -513,7 +522,9 @@ impl Entry {
         if until <= now {
             return self.too_late();
         }
-        Step::Granted(Granted { fence, until, since, pending_renewal: None, fast_path })
+        let issued_after = self.unowned;
+        let pending_renewal = None;
+        Step::Granted(Granted { fence, until, since, issued_after, pending_renewal, fast_path })
     }
 
     /// The fast path was answered. The script completes what it has begun.
@@ -566,7 +577,15 @@ impl Entry {
             Some((since, until)) if now < until => {
                 context.stats.hand_off(now.since(since));
                 let (fence, pending_renewal) = (grant.fence, Some(PendingRenewal::Claim));
-                Step::Granted(Granted { fence, until, since, pending_renewal, fast_path: false })
+                let (issued_after, fast_path) = (since, false);
+                Step::Granted(Granted {
+                    fence,
+                    until,
+                    since,
+                    issued_after,
+                    pending_renewal,
+                    fast_path,
+                })
             }
             _ => {
                 // The rest of the claim is unknown: the entry asks for it.

@@ -116,6 +116,8 @@ pub(super) enum Defect {
     LateRenewalCounts,
     /// The loss of a lock is not reported.
     LossNotReported,
+    /// A share that a token has already is dated by the request that finds it.
+    KnownShareDatedAnew,
     /// A grant by message is dated after its arrival.
     MessageDatedAhead,
     /// The extension of a share names keys that may be missing.
@@ -351,7 +353,8 @@ pub(super) fn take_message(
     };
     let Some(until) = until else { return false };
     let (fence, pending_renewal) = (grant.fence, Some(PendingRenewal::Claim));
-    let granted = Granted { fence, until, since: now, pending_renewal, fast_path: false };
+    let (since, issued_after, fast_path) = (now, now, false);
+    let granted = Granted { fence, until, since, issued_after, pending_renewal, fast_path };
     machine.handle(now, out, |machine| machine.entry_step(node, id, Step::Granted(granted)));
     true
 }
@@ -407,6 +410,9 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono, reply: &Result<Reply, Fa
     }
     if Defect::PlainRenewalDenies.is_on() && *reply == Ok(Reply::Owner(false)) {
         machine.servers.requests().for_each(Sent::repeat);
+    }
+    if Defect::KnownShareDatedAnew.is_on() {
+        machine.entries.values_mut().for_each(|entry| entry.unowned = now);
     }
     if Defect::ChosenReleaseUntold.is_on() && *reply == Ok(Reply::Owner(true)) {
         machine.releases.values_mut().for_each(|release| release.chosen = false);

@@ -206,6 +206,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ("a loss is not reported", Kind::Steady, Change::Machine(Defect::LossNotReported)),
     ("a claim that is over starts its owner", Kind::Steady, Change::Machine(Defect::ClaimNotTimed)),
     (
+        "a share that a token has already is dated by the request that finds it",
+        Kind::Steady,
+        Change::Machine(Defect::KnownShareDatedAnew),
+    ),
+    (
         "a message is dated after its arrival",
         Kind::Stepping,
         Change::Machine(Defect::MessageDatedAhead),

@@ -63,13 +63,14 @@ impl Lock {
 }
 
 impl Simulation {
-    /// Checks that the fence of a new hold is above those of all earlier ones.
+    /// Checks that the fence of a new hold is above those of all that were granted before it, and of all that had begun when
+    /// its caller `asked`.
     pub(super) fn check_fence(
         &mut self,
         who: usize,
         lock: usize,
         lease: LeaseId,
-        fence: u64,
+        (fence, asked): (u64, usize),
         shared: bool,
     ) {
         let token = self.processes[who].token_of(lease);
@@ -82,7 +83,7 @@ impl Simulation {
         let void = !handed_off && self.servers[server].is_void(token.as_str());
         self.demand(!void, || format!("{token} was not to use what plain commands took for it"));
         let now = self.server.executed();
-        let began = if handed_off { now + 1 } else { granted.number };
+        let began = if handed_off { now + 1 } else { granted.number.max(asked) };
         if handed_off {
             self.check_handoff(who, &token, &granted);
         }

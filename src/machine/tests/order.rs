@@ -270,3 +270,38 @@ fn a_later_caller_gets_no_share_that_was_granted_before_it_asked() {
     crowd.pass(ms(3_000));
     crowd.assert_nothing_left();
 }
+
+/// 1. A caller of A takes a lone share by plain commands, and the counter is below A's epoch, so a script is to complete it.
+/// 2. B's request collects the share, and B's caller begins with a greater fence.
+/// 3. Only then another caller of A asks, and A's first one leaves.
+/// 4. The script finds the share that the token has already: the later caller would have a smaller fence than B's.
+#[test]
+pub(super) fn a_later_caller_gets_no_share_that_an_earlier_request_has_taken() {
+    let mut crowd = Crowd::new(2);
+    let share = |crowd: &mut Crowd, who: usize| {
+        crowd.worlds[who].acquire_as(10_000, Wait::Forever, RENEWED, Mode::SHARED)
+    };
+    // An exclusive hold shows A that there is a counter.
+    let holder = crowd.held(0, 10_000);
+    crowd.release(0, holder);
+    crowd.server.set_fence(crowd.worlds[0].now, 1);
+    let leaves = share(&mut crowd, 0);
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Take { .. }))));
+    while !crowd.worlds[0].wire.is_empty() {
+        crowd.worlds[0].execute_one();
+    }
+    let other = share(&mut crowd, 1);
+    crowd.worlds[1].settle();
+    let (held_by_b, before) = crowd.worlds[1].lease(other);
+    crowd.worlds[0].pass(ms(1));
+    let later = share(&mut crowd, 0);
+    crowd.worlds[0].cancel(leaves);
+    crowd.worlds[0].answer_one();
+    crowd.settle();
+    let (held_by_a, fence) = crowd.worlds[0].lease(later);
+    assert!(fence > before, "{fence} after {before}");
+    crowd.release(1, held_by_b);
+    crowd.release(0, held_by_a);
+    crowd.pass(ms(3_000));
+    crowd.assert_nothing_left();
+}

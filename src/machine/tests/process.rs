@@ -62,6 +62,8 @@ pub(super) struct Open {
     pub(super) waits: Option<Waits>,
     /// Its caller leaves to expire what it gets.
     pub(super) leaves: bool,
+    /// The number of calls executed when its caller asked.
+    pub(super) asked: usize,
 }
 
 /// A caller who waits for a whole lock.
@@ -132,7 +134,8 @@ impl Process {
     }
 
     pub(super) fn ask_to_leave(&mut self, op: OpId, lock: usize, kind: OpKind, leaves: bool) {
-        self.open.insert(op, Open { lock, kind, waits: None, leaves });
+        let asked = self.world.server.executed();
+        self.open.insert(op, Open { lock, kind, waits: None, leaves, asked });
     }
 
     pub(super) fn ask(&mut self, op: OpId, lock: usize, kind: OpKind) {

@@ -421,7 +421,7 @@ impl Simulation {
 
     /// A caller has got the lock or a share of it.
     fn got(&mut self, who: usize, open: Open, lease: LeaseId, fence: u64) {
-        let Open { lock, kind, waits, leaves } = open;
+        let Open { lock, kind, waits, leaves, asked } = open;
         if let Some(waits) = waits {
             self.check_order(lock, &waits);
             self.check_length(who, lease, &waits);
@@ -449,7 +449,7 @@ impl Simulation {
         } else {
             shared
         };
-        self.check_fence(who, lock, lease, fence, shared);
+        self.check_fence(who, lock, lease, (fence, asked), shared);
         // Whoever else adopts from it by the same token may release it.
         let adoptable = chosen.is_some_and(|token| self.adopted_again.contains(&token));
         self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable, leaves });

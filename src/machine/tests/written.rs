@@ -18,6 +18,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         told::a_message_alone_ends_no_lease_and_one_is_not_the_last,
     ),
     (
+        "a share that a token has already is dated by the request that finds it",
+        Change::Machine(Defect::KnownShareDatedAnew),
+        order::a_later_caller_gets_no_share_that_an_earlier_request_has_taken,
+    ),
+    (
         "only the first message that a key has changed is heard",
         Change::Machine(Defect::ChangeHeardOnce),
         told::a_message_alone_ends_no_lease_and_one_is_not_the_last,
