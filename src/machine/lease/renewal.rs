@@ -187,12 +187,7 @@ impl Machine {
                 self.retry_renewal(id)
             }
             // Only this answer, and a key of another type, are final; all others are retried until the lease ends.
-            Ok(Reply::Owner(false)) => {
-                // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
-                // taken away at once, and its token was enqueued again ahead of the message.
-                held.uncertain |= held.pending_renewal == Some(PendingRenewal::Claim);
-                self.leases.denied(id)
-            }
+            Ok(Reply::Owner(false)) => self.leases.denied(id),
             Ok(_) => {
                 debug_assert!(false, "not a reply of an extension");
                 None
@@ -406,7 +401,10 @@ impl Machine {
         }
         self.end_extensions_of(held.id);
         let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
-        let uncertain = held.uncertain || outdated;
+        // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was taken away at
+        // once, and its token was enqueued again ahead of the message.
+        let unclaimed = held.pending_renewal == Some(PendingRenewal::Claim);
+        let uncertain = held.uncertain || outdated || unclaimed;
         let (given_back, twice) = match give_back {
             GiveBack::Always => (true, held.uncertain),
             GiveBack::IfUncertain => (uncertain, true),

@@ -7,7 +7,7 @@ use super::known_defects::DEFECTS;
 use super::owned;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
-use crate::machine::lease::{Origin, PendingRenewal, RenewedBy};
+use crate::machine::lease::{Lease, Origin, PendingRenewal, RenewedBy};
 use crate::machine::one_shot::Purpose;
 use crate::machine::queue_entry::{Granted, Step};
 use crate::machine::request::Sent;
@@ -64,6 +64,8 @@ pub(super) enum Defect {
     ChosenReleasedAgain,
     /// An adoption that had no answer is given back, though it is to be left to expire.
     AdoptedLeftReleased,
+    /// What a denied claim was for is forgotten.
+    DeniedClaimForgotten,
     /// Everything is sent at once.
     BurstUnbounded,
     /// A grant by message is taken though its claim is over.
@@ -413,6 +415,14 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono, reply: &Result<Reply, Fa
     }
     if Defect::KnownShareDatedAnew.is_on() {
         machine.entries.values_mut().for_each(|entry| entry.unowned = now);
+    }
+    if Defect::DeniedClaimForgotten.is_on() && *reply == Ok(Reply::Owner(false)) {
+        let unclaimed = |held: &&Lease| held.pending_renewal == Some(PendingRenewal::Claim);
+        let ids: Vec<_> =
+            machine.leases.all().filter(unclaimed).map(|it| it.id.token_id()).collect();
+        for id in ids {
+            machine.change_lease(id, |held| held.pending_renewal = None);
+        }
     }
     if Defect::ChosenReleaseUntold.is_on() && *reply == Ok(Reply::Owner(true)) {
         machine.releases.values_mut().for_each(|release| release.chosen = false);

@@ -206,6 +206,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ("a loss is not reported", Kind::Steady, Change::Machine(Defect::LossNotReported)),
     ("a claim that is over starts its owner", Kind::Steady, Change::Machine(Defect::ClaimNotTimed)),
     (
+        "a claim is forgotten once it is denied",
+        Kind::Steady,
+        Change::Machine(Defect::DeniedClaimForgotten),
+    ),
+    (
         "a share that a token has already is dated by the request that finds it",
         Kind::Steady,
         Change::Machine(Defect::KnownShareDatedAnew),

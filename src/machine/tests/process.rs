@@ -16,6 +16,8 @@ pub(super) struct Process {
     pub(super) began: Mono,
     /// It is stopped until then.
     pub(super) stopped_until: Option<Mono>,
+    /// When it last went on after a stop: what was answered before, it reads then.
+    pub(super) resumed: Mono,
     /// It is cut off from the network until then.
     pub(super) cut_off_until: Option<Mono>,
     pub(super) open: BTreeMap<OpId, Open>,
@@ -114,6 +116,7 @@ impl Process {
             drift_ppm,
             began,
             stopped_until: None,
+            resumed: began,
             cut_off_until: None,
             open: BTreeMap::new(),
             held: Vec::new(),

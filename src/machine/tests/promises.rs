@@ -279,6 +279,8 @@ impl Simulation {
             }
             for _ in 0..self.locks.len() {
                 self.release(who);
+                // A handoff is judged by what its process knew at that time.
+                self.collect(who);
             }
             self.deliver(who);
         }

@@ -360,7 +360,7 @@ impl Simulation {
             process.cut_off_until = None;
         }
         if process.stopped_until.is_some_and(|until| until <= now) {
-            process.stopped_until = None;
+            (process.stopped_until, process.resumed) = (None, now);
             // It handles arrived messages before its timers.
             process.world.now = process.clock(now);
             if process.cut_off_until.is_none() && self.rng.bool() {

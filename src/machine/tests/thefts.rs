@@ -176,11 +176,13 @@ fn a_victim_of_a_theft_before_its_claim_does_not_count_as_dead() {
 /// 1. A waits for a share, and a message grants it. A poll of A is on its way at that time.
 /// 2. B steals the lock. The poll finds neither share nor entry, so A enqueues the same token again.
 /// 3. The server's clock was set back in between, so the message seems to be later than that answer, and A starts.
-/// 4. A's claim is denied. Without a release the entry would stay without a caller, and its next grant would block
-///    others until A gives it back.
+/// 4. A's claim is denied, or so is the downgrade that its caller has asked for meanwhile. Without a release the entry would
+///    stay without a caller, and its next grant would block others until A gives it back.
 #[test]
-fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
-    for mode in [Mode::Exclusive, Mode::SHARED] {
+pub(super) fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
+    for (mode, downgrades) in
+        [(Mode::Exclusive, false), (Mode::Exclusive, true), (Mode::SHARED, false)]
+    {
         let (mut a, mut b) = two();
         let (lease, _) = take(&mut b, Mode::Exclusive);
         let op = a.acquire_as(10_000, Wait::Forever, RENEWED, mode);
@@ -197,6 +199,9 @@ fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
         assert!(matches!(b.server.execute(b.now, &again), Ok(Reply::Held(_))), "it waits again");
         assert!(a.receive_one(), "the message of the grant");
         let (lease, _) = a.lease(op);
+        if downgrades {
+            a.command(Command::Downgrade { lease });
+        }
         a.settle();
         assert_eq!(a.lost.len(), 1, "{:?}", a.lost);
         assert_eq!(a.lost[0].0, lease);

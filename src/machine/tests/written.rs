@@ -3,7 +3,7 @@
 use super::defects::{self, Change, Defect, script};
 use super::{
     cluster, corners, fast_path, foreign, handoff, idling, messages, one_shots, order, owners,
-    renewal, told, values, waiting,
+    renewal, thefts, told, values, waiting,
 };
 use crate::protocol::script::Script;
 
@@ -21,6 +21,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         "a share that a token has already is dated by the request that finds it",
         Change::Machine(Defect::KnownShareDatedAnew),
         order::a_later_caller_gets_no_share_that_an_earlier_request_has_taken,
+    ),
+    (
+        "a claim is forgotten once it is denied",
+        Change::Machine(Defect::DeniedClaimForgotten),
+        thefts::a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue,
     ),
     (
         "only the first message that a key has changed is heard",
