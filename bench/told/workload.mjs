@@ -15,6 +15,8 @@ const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
+/** The databases of a server in which one lock each is lost by FLUSHDB. */
+const DATABASES = Array.from({ length: 15 }, (_, at) => at + 1);
 /** The proxy delays data by so much in each direction. */
 const DELAY_MS = 0.5;
 /** The number of losses of each kind: without messages each takes seconds. */
@@ -125,6 +127,10 @@ async function losses(kind, url, redis) {
       const overlaps = lost.filter(({ told, next }) => told - next > OVERLAP_MS).length;
       rows.push([`${name}: overlaps with the next owner, of ${lost.length}`, `${overlaps}`]);
     }
+    if (kind !== 'not told') {
+      const flushed = await flushEach(url, redis, LOSSES[kind]);
+      rows.push(['FLUSHDB of one lock to the abort of the signal', times(flushed)]);
+    }
     rows.push(['DEL by other code to the next owner', times(await waitForOtherCode(locks, redis))]);
   } finally {
     await Promise.all([locks.close(), others.close()]);
@@ -151,6 +157,38 @@ async function costs(url, redis, admin) {
 async function open(url) {
   const { connect } = await import('../../dist/index.mjs');
   return connect(url, { ttl: TTL_MS, wait: 60_000 });
+}
+
+/** One lock each is lost by FLUSHDB, in a database of its own: the ms until its holder is told. */
+async function flushEach(url, redis, count) {
+  const places = await Promise.all(
+    DATABASES.map(async (db) => ({
+      locks: await open(`${url}/${db}`),
+      redis: redis.duplicate({ db }),
+    })),
+  );
+  const told = [];
+  while (told.length < count) {
+    const held = await Promise.all(places.map(({ locks }) => locks.acquire(`${NAMES}told`)));
+    await sleep(LONG_MS);
+    for (const [at, place] of places.entries()) {
+      const end = () => place.redis.flushdb();
+      const [lost] = await loseSome([''], [held[at]], undefined, place.redis, { end });
+      told.push(lost.told);
+    }
+  }
+  for (const place of places) {
+    await place.locks.close();
+    place.redis.disconnect();
+  }
+  return told;
+}
+
+/** When the signal of a lock is aborted. */
+function abortOf({ signal }) {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => resolve(performance.now()), { once: true });
+  });
 }
 
 /** Evicts all keys: no memory is allowed until none is left. */
@@ -187,10 +225,7 @@ async function lose(locks, others, redis, cause, oneByOne) {
 async function loseSome(names, held, others, redis, { end, next: options }) {
   const began = performance.now();
   const passed = () => performance.now() - began;
-  const told = held.map(
-    ({ signal }) =>
-      new Promise((resolve) => signal.addEventListener('abort', () => resolve(passed()))),
-  );
+  const told = held.map(async (lock) => (await abortOf(lock)) - began);
   await end(redis, names);
   const next = (others === undefined ? [] : names).map(async (name) => {
     const lock = await others.acquire(name, options);
