@@ -24,15 +24,22 @@ test('a lock is a plain string in Redis: the owner token, with a lease', async (
 });
 
 test('acquire: a value of other code is respected, even without an expiry', async () => {
-  await server.admin.set('lock:foreign', 'old code');
-  assert.equal(await locks.tryAcquire('foreign'), null);
-  await assert.rejects(locks.acquire('foreign', { wait: 50 }), (error: Record<string, unknown>) => {
-    assert.equal(error['holderLabel'], undefined);
-    assert.equal(error['remaining'], undefined);
-    assert.match(String(error['message']), /held by other code, and its lease has no end/);
-    return true;
-  });
-  assert.equal(await server.admin.get('lock:foreign'), 'old code');
+  for (const value of ['old code', '']) {
+    await server.admin.set('lock:foreign', value);
+    assert.equal(await locks.tryAcquire('foreign'), null);
+    await assert.rejects(
+      locks.acquire('foreign', { wait: 50 }),
+      (error: Record<string, unknown>) => {
+        assert.equal(error['holderLabel'], undefined);
+        assert.equal(error['remaining'], undefined);
+        assert.match(String(error['message']), /held by other code, and its lease has no end/);
+        return true;
+      },
+    );
+    const cannot = { code: 'ERR_LOCK_TIMEOUT', message: /held by other code/ };
+    await assert.rejects(locks.acquire('foreign', { steal: true }), cannot);
+    assert.equal(await server.admin.get('lock:foreign'), value);
+  }
   await server.admin.del('lock:foreign');
 });
 

@@ -196,10 +196,12 @@ for (const kind of ['redis', 'memory'] as const) {
     test('the key of a slot that other code has is left to it', async () => {
       const [one] = await start();
       if (kind === 'memory') return;
-      await server.admin.set('lock:once:job@s', 'of other code');
-      assert.deepEqual(await one.runOnce('job', { slot: 's' }, () => assert.fail()), RUNNING);
-      assert.equal(await server.admin.get('lock:once:job@s'), 'of other code');
-      assert.equal(await server.admin.exists('lock:job'), 0);
+      for (const value of ['of other code', '']) {
+        await server.admin.set('lock:once:job@s', value);
+        assert.deepEqual(await one.runOnce('job', { slot: 's' }, () => assert.fail()), RUNNING);
+        assert.equal(await server.admin.get('lock:once:job@s'), value);
+        assert.equal(await server.admin.exists('lock:job'), 0);
+      }
     });
 
     test('no two pairs of key and slot have one mark, and no lock of a job is one', async () => {
@@ -422,6 +424,7 @@ for (const kind of ['redis', 'memory'] as const) {
 
 for (const [what, take] of Object.entries({
   'a value of other code': () => server.admin.set('lock:once:job@s', 'theirs'),
+  'an empty value of other code': () => server.admin.set('lock:once:job@s', ''),
   'a lock that others share': async () => {
     const locks = await connect(server.url);
     await locks.acquire('once:job@s', { mode: 'shared' });

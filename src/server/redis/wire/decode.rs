@@ -85,13 +85,25 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
     }
 }
 
+/// Stands for an empty value that other code has written.
+const EMPTY: &str = "''";
+
 /// A held lock that has no queue.
 fn read_unqueued(remaining_ms: i64, holder: &[u8]) -> HeldBy {
     HeldBy {
         remaining: unsigned(remaining_ms).map(Duration::from_millis),
-        holder: String::from_utf8_lossy(holder).into_owned(),
+        holder: read_holder(Some(remaining_ms), holder),
         ..HeldBy::default()
     }
+}
+
+/// The value of a lock. An empty one of other code is told by two quotes, since none at all means that the lock is free; then
+/// nothing remains of it.
+fn read_holder(remaining_ms: Option<i64>, value: &[u8]) -> String {
+    if value.is_empty() && remaining_ms != Some(0) {
+        return EMPTY.to_owned();
+    }
+    String::from_utf8_lossy(value).into_owned()
 }
 
 fn read_held(parts: &[Value]) -> Option<HeldBy> {
@@ -108,7 +120,7 @@ fn read_held(parts: &[Value]) -> Option<HeldBy> {
     let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
     Some(HeldBy {
         remaining: unsigned_value(remaining_ms).map(Duration::from_millis),
-        holder: String::from_utf8_lossy(holder).into_owned(),
+        holder: read_holder(integer(remaining_ms), holder),
         time: ServerTime::from_micros(unsigned_value(time)?),
         queued: (position > 0).then_some(QueuePosition { position, seq }),
         owners: text(owners),
@@ -169,6 +181,20 @@ mod tests {
             (Script::Vote, Value::Array(voted.to_vec())),
         ] {
             assert!(matches!(reply(script, value), Err(Failure::Lost(_))), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_value_of_other_code_is_a_holder() {
+        let holder = |value| match reply(Script::Acquire, value) {
+            Ok(Reply::Held(held)) => held.holder,
+            other => panic!("{other:?}"),
+        };
+        for (remaining_ms, expected) in [(-1, EMPTY), (700, EMPTY), (0, "")] {
+            let (zero, left) = (Value::Int(0), Value::Int(remaining_ms));
+            let queued = [left.clone(), bulk(""), Value::Int(7), zero.clone(), zero, bulk("")];
+            assert_eq!(holder(Value::Array(queued.to_vec())), expected);
+            assert_eq!(holder(Value::Array(vec![left, bulk("")])), expected);
         }
     }
 
