@@ -73,9 +73,16 @@ const UNAWAITED = 32;
 const TOKEN = 64;
 /** Its release has found out that it was lost before. */
 const LOST_BEFORE = 128;
+/** Its release has no answer yet. */
+const RELEASING = 256;
+/** Another caller than the one that has begun the release waits for that answer. */
+const AWAITED = 512;
 
 /** The outcome of a release that nobody awaits. */
 const UNREAD = Promise.resolve(true);
+
+/** What to call once the release of a lock is answered that its own caller has begun within a request: none for most. */
+const answered = new WeakMap<HeldLock, (freed: boolean) => void>();
 
 /** How many requests share a lock besides one: none for most. */
 const others = new WeakMap<HeldLock, number>();
@@ -345,7 +352,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
 
   #release(): Promise<boolean> {
     if (this.#is(RELEASED)) return Promise.resolve(false);
-    this.#flags |= RELEASED;
+    this.#flags |= RELEASED | RELEASING;
     return this.#manager.channel.run(this);
   }
 
@@ -366,13 +373,12 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   read(outcome: Outcome): boolean {
     // Only now: a loss that the core has found before the release is reported first.
     this.#manager.channel.forget(this);
+    if (outcome.code === OutcomeCode.Lost) this.#flags |= LOST_BEFORE;
+    if (this.#is(AWAITED)) answered.get(this)?.(outcome.code === OutcomeCode.Done);
+    this.#flags &= ~(RELEASING | AWAITED);
     if (outcome.code === OutcomeCode.Done) return true;
     // Closing a manager releases everything.
-    if (outcome.code === OutcomeCode.Closed) return false;
-    if (outcome.code === OutcomeCode.Lost) {
-      this.#flags |= LOST_BEFORE;
-      return false;
-    }
+    if (outcome.code === OutcomeCode.Closed || outcome.code === OutcomeCode.Lost) return false;
     throw toError(outcome, this.#manager.errors, 'release', this.name);
   }
 
@@ -388,21 +394,34 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
 
   exit(awaited = !this.#is(UNAWAITED)): Promise<boolean> {
     const count = others.get(this) ?? 0;
-    if (count === 0) return awaited ? this.release() : this.#releaseUnawaited();
+    if (count === 0) return this.#end(awaited);
     others.set(this, count - 1);
     return Promise.resolve(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await (this.#is(UNAWAITED) ? this.#releaseUnawaited() : this.release());
+    await this.#end(!this.#is(UNAWAITED));
+  }
+
+  /** Releases it, or waits for the answer to a release under way. */
+  #end(awaited: boolean): Promise<boolean> {
+    if (!awaited) return this.#releaseUnawaited();
+    if (!this.#is(RELEASING)) return this.release();
+    this.#flags |= AWAITED;
+    return new Promise((resolve) => answered.set(this, resolve));
   }
 
   /** Hands the release to the connection. Later operations of this manager on the lock follow it there. */
   #releaseUnawaited(): Promise<boolean> {
-    this.release().catch((error: unknown) => {
-      // A release without an answer is repeated.
-      if (!isUnreachable(error)) this.#manager.onUnreleased(this, error);
-    });
+    this.release().then(
+      () => {
+        if (this.#is(LOST_BEFORE)) this.#manager.onLost(this, this.#lost());
+      },
+      (error: unknown) => {
+        // A release without an answer is repeated.
+        if (!isUnreachable(error)) this.#manager.onUnreleased(this, error);
+      },
+    );
     return UNREAD;
   }
 

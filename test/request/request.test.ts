@@ -1,8 +1,9 @@
 /** `request`: what its caller is told of a lock that was lost. */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { afterEach, test } from 'node:test';
-import { closeManagers, connect, holdfast } from '../support/holdfast.js';
+import { closeManagers, connect, holdfast, type Lock } from '../support/holdfast.js';
 import { serverOfFile } from '../support/server-of-file.js';
 
 const server = serverOfFile();
@@ -39,7 +40,31 @@ test('a lock that its callback has released itself is not lost', async () => {
   assert.equal(result, 7);
 });
 
-test('without awaitRelease the release tells nobody', async () => {
+test('a release that the callback has begun is awaited, and what it finds out is a loss', async () => {
   const locks = await connect(server.url);
+  const releases: Promise<boolean>[] = [];
+  const begin = async (end: () => Promise<unknown>) =>
+    await locks.request('x', {}, async (lock) => {
+      await end();
+      releases.push(lock.release());
+      return 7;
+    });
+  await assert.rejects(begin(loseAtEnd), (error) => {
+    assert.ok(error instanceof holdfast.LockLostError, `${error}`);
+    assert.deepEqual([error.lock, error.reason, error.result], ['x', 'expired', 7]);
+    return true;
+  });
+  await server.admin.del('lock:x');
+  assert.equal(await begin(async () => {}), 7);
+  assert.equal(await server.admin.exists('lock:x'), 0, 'it is released when the request ends');
+  assert.deepEqual(await Promise.all(releases), [false, true]);
+});
+
+test('without awaitRelease the event tells of a loss that only the release finds out', async () => {
+  const locks = await connect(server.url);
+  const lost = once(locks, 'lost');
   assert.equal(await locks.request('x', { awaitRelease: false }, loseAtEnd), 7);
+  const [lock, error] = (await lost) as [Lock, Error];
+  assert.equal(lock.name, 'x');
+  assert.ok(error instanceof holdfast.LockLostError && error.reason === 'expired', `${error}`);
 });
