@@ -15,7 +15,7 @@ export default {
     },
     {
       file: HELD,
-      was: '    this.#flags |= RELEASED;\n    return this.#manager.channel.run(this);',
+      was: '    this.#flags |= RELEASED | RELEASING;\n    return this.#manager.channel.run(this);',
       becomes: '    return this.#manager.channel.run(this);',
     },
     {
