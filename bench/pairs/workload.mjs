@@ -11,8 +11,8 @@ on ioredis, by pairs in flight. *CPU* is the client's per pair. \`limit\` is the
 neither fence nor renewal.
 
 Client and server work at once if each has a core. With all on one core holdfast had 1.58, 2.44 and 3.02 of the snippet's rate with 8, 64
-and 1000 in flight, and \`limit\` a third more than holdfast with 64. With 8 the ratio depends on how soon the server wakes: on an Intel Xeon
-it was 0.74 to 0.89.`;
+and 1000 in flight, and \`limit\` a third more than holdfast with 64. With 8 the ratio depends on how soon the server wakes: on other
+machines it was 0.74 to 1.57.`;
 
 const QUESTION = 'What does an uncontended lock cost?';
 

@@ -15,8 +15,8 @@ const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
-/** The databases of a server in which one lock each is lost by FLUSHDB. */
-const DATABASES = Array.from({ length: 15 }, (_, at) => at + 1);
+/** So many servers lose one lock each. */
+const PLACES = 8;
 /** The proxy delays data by so much in each direction. */
 const DELAY_MS = 0.5;
 /** The number of losses of each kind: without messages each takes seconds. */
@@ -95,7 +95,7 @@ async function run({ fail }) {
     proxy.stop();
     await server.stop();
   }
-  const lines = rows.map(([kind, what, value]) => `${kind.padEnd(10)}${what.padEnd(66)}${value}`);
+  const lines = rows.map(([kind, what, value]) => `${kind.padEnd(10)}${what.padEnd(72)}${value}`);
   return { lines: ['TOLD', ...lines], table: markdown(['', '', ''], rows), charts: [] };
 }
 
@@ -128,8 +128,8 @@ async function losses(kind, url, redis) {
       rows.push([`${name}: overlaps with the next owner, of ${lost.length}`, `${overlaps}`]);
     }
     if (kind !== 'not told') {
-      const flushed = await flushEach(url, redis, LOSSES[kind]);
-      rows.push(['FLUSHDB of one lock to the abort of the signal', times(flushed)]);
+      const flushed = await flushEach(kind === 'delayed' ? DELAY_MS : 0, LOSSES.delayed);
+      rows.push(['FLUSHALL of one lock to the abort of the signal', times(flushed)]);
     }
     rows.push(['DEL by other code to the next owner', times(await waitForOtherCode(locks, redis))]);
   } finally {
@@ -159,27 +159,34 @@ async function open(url) {
   return connect(url, { ttl: TTL_MS, wait: 60_000 });
 }
 
-/** One lock each is lost by FLUSHDB, in a database of its own: the ms until its holder is told. */
-async function flushEach(url, redis, count) {
+/** One lock each is lost by FLUSHALL, on servers of their own: the ms until its holder is told. */
+async function flushEach(delayMs, count) {
   const places = await Promise.all(
-    DATABASES.map(async (db) => ({
-      locks: await open(`${url}/${db}`),
-      redis: redis.duplicate({ db }),
-    })),
+    Array.from({ length: PLACES }, async () => {
+      const server = await startOwnServer();
+      const proxy = delayMs > 0 ? await startProxy(server.url, delayMs) : undefined;
+      return {
+        server,
+        proxy,
+        locks: await open((proxy ?? server).url),
+        redis: new Redis(server.url),
+      };
+    }),
   );
   const told = [];
   while (told.length < count) {
     const held = await Promise.all(places.map(({ locks }) => locks.acquire(`${NAMES}told`)));
     await sleep(LONG_MS);
-    for (const [at, place] of places.entries()) {
-      const end = () => place.redis.flushdb();
-      const [lost] = await loseSome([''], [held[at]], undefined, place.redis, { end });
+    for (const [at, { redis }] of places.entries()) {
+      const [lost] = await loseSome([''], [held[at]], undefined, redis, CAUSES.FLUSHALL);
       told.push(lost.told);
     }
   }
-  for (const place of places) {
-    await place.locks.close();
-    place.redis.disconnect();
+  for (const { server, proxy, locks, redis } of places) {
+    await locks.close();
+    redis.disconnect();
+    proxy?.stop();
+    await server.stop();
   }
   return told;
 }
