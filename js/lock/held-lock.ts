@@ -81,7 +81,7 @@ const AWAITED = 512;
 /** The outcome of a release that nobody awaits. */
 const UNREAD = Promise.resolve(true);
 
-/** What to call once the release of a lock is answered that its own caller has begun within a request: none for most. */
+/** The function that is called when the release of a lock is answered: none for most. */
 const answered = new WeakMap<HeldLock, (freed: boolean) => void>();
 
 /** How many requests share a lock besides one: none for most. */
@@ -408,7 +408,13 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     if (!awaited) return this.#releaseUnawaited();
     if (!this.#is(RELEASING)) return this.release();
     this.#flags |= AWAITED;
-    return new Promise((resolve) => answered.set(this, resolve));
+    const before = answered.get(this);
+    return new Promise((resolve) => {
+      answered.set(this, (freed) => {
+        before?.(freed);
+        resolve(freed);
+      });
+    });
   }
 
   /** Hands the release to the connection. Later operations of this manager on the lock follow it there. */

@@ -60,6 +60,14 @@ test('a release that the callback has begun is awaited, and what it finds out is
   assert.deepEqual(await Promise.all(releases), [false, true]);
 });
 
+test('all who wait for a release under way get its answer', async () => {
+  const locks = await connect(server.url);
+  const lock = await locks.acquire('x');
+  const released = lock.release();
+  await Promise.all([lock[Symbol.asyncDispose](), lock[Symbol.asyncDispose]()]);
+  assert.equal(await released, true);
+});
+
 test('without awaitRelease the event tells of a loss that only the release finds out', async () => {
   const locks = await connect(server.url);
   const lost = once(locks, 'lost');
