@@ -15,7 +15,7 @@ const TTL_MS = 10_000;
 /** Longer than a lock must be held to be tracked. */
 const LONG_MS = 1_500;
 const BATCH = 50;
-/** So many servers lose one lock each. */
+/** The number of servers that lose one lock each. */
 const PLACES = 8;
 /** The proxy delays data by so much in each direction. */
 const DELAY_MS = 0.5;

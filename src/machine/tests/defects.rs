@@ -64,7 +64,7 @@ pub(super) enum Defect {
     ChosenReleasedAgain,
     /// An adoption that had no answer is given back, though it is to be left to expire.
     AdoptedLeftReleased,
-    /// What a denied claim was for is forgotten.
+    /// A lease whose claim was denied no longer knows that the claim is pending.
     DeniedClaimForgotten,
     /// Everything is sent at once.
     BurstUnbounded,

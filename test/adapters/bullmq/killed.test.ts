@@ -11,7 +11,10 @@ import { until } from '../../support/wait.js';
 
 const CUSTOMERS = ['ada', 'bob', 'eve'];
 const KILLS = 3;
-/** So many jobs of each customer are added ahead of each kill: on a busy machine a worker may do all before another has begun. */
+/**
+ * The number of jobs of each customer that are added ahead of each kill. On a busy machine one worker may do all jobs while
+ * the next one starts.
+ */
 const ROUND = 4;
 
 let server: RedisServer;
