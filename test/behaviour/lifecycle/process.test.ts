@@ -73,8 +73,8 @@ test('an acquire that waits keeps the process alive until it has its answer', as
     console.log(await lock.release());`,
     server.url,
   );
-  const asked = async () => /name=holdfast .* cmd=eval/.test(await clients());
-  await until(asked, 'its first attempt');
+  const waits = async () => (await server.admin.exists('{lock:later}:queue')) === 1;
+  await until(waits, 'its place in the queue');
   await server.admin.del('lock:later');
   const ended = await running;
   endedWell(ended);
