@@ -319,10 +319,17 @@ impl Simulation {
                 self.note(who, format_args!("is led to another server, or to the same"));
                 self.lose_connection(who);
             }
-            // A process with traffic notices within a second that the data has another replication id.
-            Some(since) if self.now.since(since) < LOOK => {}
+            // A process with traffic notices within a second that the data has another replication id. A request that was on
+            // its way all the time would get no answer: Sentinel closes the connections of a server that it demotes.
+            Some(since) if self.now.since(since) < LOOK || self.is_asked(&other) => {}
             Some(_) => self.promote(other),
         }
+    }
+
+    /// Whether a request is on its way to `server`.
+    fn is_asked(&self, server: &Server) -> bool {
+        let mut worlds = self.processes.iter().map(|process| &process.world);
+        worlds.any(|world| world.up && world.server.is(server) && !world.wire.is_empty())
     }
 
     fn promote(&mut self, other: Server) {
