@@ -377,7 +377,7 @@ impl Leases {
     }
 
     pub(super) fn valid(&self, context: &Context, lease: LeaseId) -> Option<&Lease> {
-        self.hold_of(lease).filter(|held| context.now < held.until)
+        self.hold_of(lease).filter(|held| context.now < held.held_until())
     }
 
     pub(super) fn token_of(context: &Context, held: &Lease) -> Token {

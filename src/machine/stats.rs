@@ -19,7 +19,7 @@ pub struct Stats {
     pub handed_off: u64,
     /// Acquires that timed out.
     pub timed_out: u64,
-    /// Locks lost.
+    /// Locks lost, but for those whose release was the first to find out.
     pub lost: u64,
     /// Leases renewed. The claim of a lock that was granted by message is none.
     pub renewals: u64,

@@ -368,6 +368,19 @@ fn a_lock_is_given_up_after_max_hold() {
 }
 
 #[test]
+fn a_release_at_the_end_of_max_hold_finds_the_lock_lost() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, HoldTerms { max_hold: Some(ms(1_000)), ..RENEWED });
+    // Its holder reads the clock sooner than the machine.
+    world.now = world.deadlines[&lease];
+    let op = world.command(Command::Release { lease, exported: false });
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    run(&mut world, 20);
+    assert_eq!(world.lost, [(lease, LossReason::MaxHold)]);
+    assert_eq!(world.server.owner(world.now, &World::keys()), None, "released at once");
+}
+
+#[test]
 fn without_renewal_a_lock_is_lost_when_its_lease_ends() {
     let mut world = World::connected();
     let lease = held(&mut world, 1_000, ONE_LEASE);
