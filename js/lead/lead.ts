@@ -100,18 +100,23 @@ async function serve(
     await runUnder(taker, [term.lock], run);
     term.end(term.signal.aborted ? 'resigned' : 'returned');
   } catch (error) {
-    const isLoss = error instanceof LockLostError && error.lock === term.lock.name;
+    const isLoss = isLossOf(term.lock.name, error);
     term.end(isLoss ? 'lost' : brokeOff ? 'resigned' : 'threw');
     if (!isLoss && !brokeOff) throw error;
   }
 }
 
 /** Whether the end of the term explains an error of its callback. */
-function isBreakOff(error: unknown, { lock, signal }: LeaderTerm): boolean {
-  if (!signal.aborted && lock.held) return false;
+function isBreakOff(error: unknown, { signal }: LeaderTerm): boolean {
+  if (!signal.aborted) return false;
   const { name, cause } = Object(error) as { name?: unknown; cause?: unknown };
   const isAbort = error === signal.reason || cause === signal.reason || name === 'AbortError';
   return isAbort || error instanceof LockLostError || error instanceof StaleFenceError;
+}
+
+/** Whether an error says that the term has lost its lock. A callback that released it has lost nothing. */
+function isLossOf(lock: string, error: unknown): boolean {
+  return error instanceof LockLostError && error.lock === lock && error.reason !== 'released';
 }
 
 /** Waits for a while, or until one of the signals is aborted. */

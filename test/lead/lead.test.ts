@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import type { LeadOptions, Term, TermEnd } from 'holdfast';
+import type { LeadOptions, Lock, Term, TermEnd } from 'holdfast';
 import {
   type ConnectTarget,
   closeManagers,
@@ -313,6 +313,15 @@ for (const kind of ['redis', 'memory'] as const) {
           if (explained) assert.equal(ended, 'ended');
           else assert.match(String(ended), /the disk is full/);
         }
+      }
+      // That it has released its own lock explains none.
+      for (const own of [() => {}, (lock: Lock) => lock.assertHeld()]) {
+        const leading = a.lead('job', async ({ lock }) => {
+          await lock.release();
+          own(lock);
+          throw new Error('the disk is full');
+        });
+        await assert.rejects(leading, /the disk is full|was released/);
       }
       // Before its end nothing explains an error.
       const candidate = new Candidate(a);
