@@ -71,7 +71,7 @@ const ABANDONED = 16;
 const UNAWAITED = 32;
 /** The label is the whole token. */
 const TOKEN = 64;
-/** Its release has found out that it was lost before. */
+/** It was lost before its release, or the release has found out that it was. */
 const LOST_BEFORE = 128;
 /** Its release has no answer yet. */
 const RELEASING = 256;
@@ -352,6 +352,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
 
   #release(): Promise<boolean> {
     if (this.#is(RELEASED)) return Promise.resolve(false);
+    if (this.#lostBecause !== undefined) this.#flags |= LOST_BEFORE;
     this.#flags |= RELEASED | RELEASING;
     return this.#manager.channel.run(this);
   }
@@ -403,9 +404,15 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     await this.#end(!this.#is(UNAWAITED));
   }
 
-  /** Releases it, or waits for the answer to a release under way. */
   #end(awaited: boolean): Promise<boolean> {
-    if (!awaited) return this.#releaseUnawaited();
+    if (awaited) return this.#releaseOnce();
+    const isOver = this.#is(RELEASED) && !this.#is(RELEASING);
+    if (!isOver) this.#releaseUnawaited();
+    return UNREAD;
+  }
+
+  /** Releases it, or waits for the answer to a release under way. */
+  #releaseOnce(): Promise<boolean> {
     if (!this.#is(RELEASING)) return this.release();
     this.#flags |= AWAITED;
     const before = answered.get(this);
@@ -418,17 +425,22 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   }
 
   /** Hands the release to the connection. Later operations of this manager on the lock follow it there. */
-  #releaseUnawaited(): Promise<boolean> {
-    this.release().then(
-      () => {
-        if (this.#is(LOST_BEFORE)) this.#manager.onLost(this, this.#lost());
-      },
+  #releaseUnawaited(): void {
+    this.#releaseOnce().then(
+      () => this.#tellLossBefore(),
       (error: unknown) => {
         // A release without an answer is repeated.
         if (!isUnreachable(error)) this.#manager.onUnreleased(this, error);
       },
     );
-    return UNREAD;
+  }
+
+  /** Tells of a loss that only the release has found out, once. That of a lock that was left to expire is none. */
+  #tellLossBefore(): void {
+    const isNew = this.#is(LOST_BEFORE) && this.#lostBecause === undefined;
+    if (!isNew || this.#is(LEFT_TO_EXPIRE)) return;
+    this.#lostBecause = 'expired';
+    this.#manager.onLost(this, this.#lost());
   }
 
   #traced<T>(on: typeof tracing.extend, operation: () => Promise<T>): Promise<T> {

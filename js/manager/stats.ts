@@ -33,7 +33,7 @@ export interface LockStats {
   readonly handedOff: number;
   /** Acquires that timed out. */
   readonly timedOut: number;
-  /** Locks lost. */
+  /** Locks lost, but for those whose release was the first to find out. */
   readonly lost: number;
   /**
    * Held locks that nothing in the process referred to any more, so that nothing could release them; see the warning

@@ -3,8 +3,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { afterEach, test } from 'node:test';
-import { closeManagers, connect, holdfast, type Lock } from '../support/holdfast.js';
+import {
+  closeManagers,
+  connect,
+  holdfast,
+  type Lock,
+  type LockManager,
+} from '../support/holdfast.js';
 import { serverOfFile } from '../support/server-of-file.js';
+import { until } from '../support/wait.js';
 
 const server = serverOfFile();
 
@@ -75,4 +82,76 @@ test('without awaitRelease the event tells of a loss that only the release finds
   const [lock, error] = (await lost) as [Lock, Error];
   assert.equal(lock.name, 'x');
   assert.ok(error instanceof holdfast.LockLostError && error.reason === 'expired', `${error}`);
+});
+
+/** A manager that awaits no release, and the reasons of the losses that it has told of. */
+async function unawaiting(): Promise<[LockManager, readonly string[]]> {
+  const locks = await connect(server.url, { awaitRelease: false });
+  const reasons: string[] = [];
+  locks.on('lost', (_lock, { reason }) => reasons.push(reason));
+  return [locks, reasons];
+}
+
+test('without awaitRelease a loss that was told before the release is told once', async () => {
+  const [locks, reasons] = await unawaiting();
+  await using lock = await locks.acquire('x');
+  const request = locks.request('y', {}, async ({ signal }) => {
+    await Promise.all([locks.forceRelease('x'), locks.forceRelease('y')]);
+    await until(() => signal.aborted && lock.signal.aborted, 'both losses');
+  });
+  await assert.rejects(request, { code: 'ERR_LOCK_LOST', reason: 'stolen' });
+  await lock[Symbol.asyncDispose]();
+  await locks.close();
+  assert.deepEqual(reasons, ['stolen', 'stolen']);
+});
+
+test('without awaitRelease a loss is told once, however often the lock is given back', async () => {
+  const [locks, reasons] = await unawaiting();
+  const lock = await locks.acquire('x');
+  await loseAtEnd();
+  await lock[Symbol.asyncDispose]();
+  await until(() => reasons.length > 0, 'the event');
+  await lock[Symbol.asyncDispose]();
+  await locks.close();
+  assert.deepEqual(reasons, ['expired']);
+});
+
+test('without awaitRelease the end of a lock that is left to expire is no loss', async () => {
+  const [locks, reasons] = await unawaiting();
+  const left = { renew: false, ttl: 50 };
+  const stopped = await locks.acquire('x', left);
+  await stopped.stopRenewing();
+  const leftBefore = await locks.acquire('y', { ...left, leaveToExpire: true });
+  await until(() => !stopped.held && !leftBefore.held, 'the end of both leases');
+  await Promise.all([stopped[Symbol.asyncDispose](), leftBefore[Symbol.asyncDispose]()]);
+  await locks.close();
+  assert.deepEqual(reasons, []);
+});
+
+test('without awaitRelease a loss of which a release has told its caller is no event', async () => {
+  const [locks, reasons] = await unawaiting();
+  const told = locks.request('x', {}, async (lock) => {
+    await loseAtEnd();
+    assert.equal(await lock.release(), false);
+  });
+  await assert.rejects(told, { code: 'ERR_LOCK_LOST', reason: 'expired' });
+  await server.admin.del('lock:x');
+  const untold = locks.request('x', {}, async (lock) => {
+    await loseAtEnd();
+    void lock.release();
+    return 7;
+  });
+  assert.equal(await untold, 7);
+  await locks.close();
+  assert.deepEqual(reasons, ['expired'], 'nobody but the event has told of the second loss');
+});
+
+test('the end of its manager is a loss, also for a callback that releases after it', async () => {
+  const locks = await connect(server.url);
+  const request = locks.request('x', {}, async (lock) => {
+    await locks.close();
+    assert.equal(await lock.release(), false);
+    return 7;
+  });
+  await assert.rejects(request, { code: 'ERR_LOCK_LOST', reason: 'closed', result: 7 });
 });
