@@ -77,10 +77,13 @@ test('a quorum, whose servers vote when the longest lease has passed', async () 
       ['--ttl', '1h'],
       ['--at-least', '1h'],
       ['--longest-lease', '1h'],
+      ['--longest-lease', '1h', '--ttl', '1m'],
+      ['--longest-lease', '1m', '--ttl', '1h'],
     ]) {
-      // They have not been up for an hour.
       const args = ['run', 'other', ...place, ...lease, '--if-available'];
-      await ends(69, env, ...args, '--', 'true');
+      const { stderr } = await ends(69, env, ...args, '--', 'true');
+      const within = Number(/has no vote within (\d+) ms/.exec(stderr)?.[1]);
+      assert.ok(within >= 3_600_000, `${lease.join(' ')}: ${stderr}`);
     }
     for (const command of [['ls'], ['show', 'job'], ['watch'], ['release', 'job', '--yes']]) {
       const { stderr } = await ends(64, env, ...command, ...place);
