@@ -138,3 +138,39 @@ test('with --once a lock that is lost ends the command, and the slot is run agai
   assert.equal(stderr.trim().split('\n').length, 1, stderr);
   await ends(0, env, 'run', 'robbed', '--once', 's', '--retry', '--', 'true');
 });
+
+test('with --once a server that refuses the lock or the slot is told of, and the command is not run', async () => {
+  await server.admin.hset('lock:other-data', 'a', 'b');
+  await server.admin.hset('lock:once:job@other-data', 'a', 'b');
+  for (const [name, slot, ...options] of [
+    ['other-data', 'a'],
+    ['other-data', 'a', '--retry'],
+    ['job', 'other-data'],
+    ['job', 'other-data', '--retry'],
+  ] as const) {
+    const args = ['run', name, '--once', slot, ...options, '--', 'echo', 'ran'];
+    const { stdout, stderr } = await ends(69, env, ...args);
+    assert.equal(stdout, '');
+    assert.match(stderr, /^holdfast: cannot acquire lock .* WRONGTYPE /);
+  }
+});
+
+test('with --retry a slot that cannot be marked is told of, and the code is that of the command', async () => {
+  const mark = 'lock:once:unmarked@s';
+  const pipe = join(server.folder, 'unmarked');
+  await ends(0, env, 'run', 'pipe', '--', 'mkfifo', pipe);
+  const words = ['--', 'sh', '-c', 'echo in; read line <"$1"', 'sh', pipe];
+  for (const json of [[], ['--json']]) {
+    const args = ['run', 'unmarked', '--once', 's', '--retry', ...json];
+    const running = new Running([...args, ...words], env);
+    await running.says('in');
+    await server.admin.del(mark);
+    await server.admin.hset(mark, 'other', 'data');
+    await ends(0, env, 'run', 'pipe', '--', 'sh', '-c', 'echo on > "$1"', 'sh', pipe);
+    const { code, stderr } = await running.ended;
+    assert.equal(code, 0, stderr);
+    const said = json.length === 0 ? stderr : JSON.parse(stderr).error.message;
+    assert.match(said, /"unmarked" has ended well .* may not be marked as done/);
+    await server.admin.del(mark);
+  }
+});
