@@ -293,6 +293,16 @@ test('a server that cannot be reached, or refuses the login, must be fixed; no p
   assert.match(none[0]?.join(' ') ?? '', /^problem connection NOAUTH /);
 });
 
+test('a Cluster of which no server answers is a finding, and so are Sentinels', async () => {
+  const nowhere = 'redis://127.0.0.1:1';
+  for (const [option, ...more] of [['--cluster'], ['--sentinel', '--master', 'mymaster']]) {
+    const all = await findings(1, option as string, nowhere, ...more);
+    const [level, check, message = ''] = complaints(all)[0] ?? [];
+    assert.deepEqual([level, check], ['problem', 'connection']);
+    assert.match(message, new RegExp(`Connection refused .*; ${option} named it$`));
+  }
+});
+
 test('a login that may not do what locks need is told at the trial too', async () => {
   const user = { ...leastRights(), name: 'no-eval' };
   const url = await enrol(server, { ...user, rules: [...user.rules, '-eval'] });
@@ -334,6 +344,9 @@ test('of a quorum each server is looked at, also one that is away or named twice
       away.map((each) => each.server),
       [`127.0.0.1:${servers[1]?.port}`],
     );
+    await servers[2]?.kill();
+    const two = await findings(1, ...quorum(urls));
+    assert.ok(!two.some(({ message }) => /the same server/.test(message)), 'nobody knows');
   } finally {
     await Promise.all(servers.map((each) => each.stop()));
   }
