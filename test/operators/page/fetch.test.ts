@@ -12,7 +12,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { createAdaptorServer } from '@hono/node-server';
 import { fetchLockUi } from 'holdfast/ui';
 import { Hono } from 'hono';
-import { ROOT } from '../../support/child.js';
+import { ROOT, run } from '../../support/child.js';
 import { fetched } from '../../support/fetched.js';
 import { removeFolder } from '../../support/folders.js';
 import { connect, type LockManager } from '../../support/holdfast.js';
@@ -147,7 +147,8 @@ test('a client that leaves ends its stream, by an abort and by a cancel; so does
 
 test('an hour after the last page nobody looks, and the next page tells that', async (t) => {
   const began = performance.now();
-  let later = 0;
+  // The process is older than what the history keeps.
+  let later = 7_200_000;
   t.mock.method(performance, 'now', () => began + later);
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { locks: looked, looks } = counted();
@@ -170,6 +171,27 @@ test('an hour after the last page nobody looks, and the next page tells that', a
   assert.equal((await page()).gaps.length, 1);
   assert.equal(looks(), last + 1);
   ui.close();
+});
+
+test('a process may end once its last page is closed, however seldom it looks', async () => {
+  const { code, stdout, stderr } = await run(`
+    import { connect } from 'holdfast';
+    import { fetchLockUi } from 'holdfast/ui';
+    const locks = await connect('memory:');
+    const ui = fetchLockUi({ locks, path: '/locks', interval: 3_600_000 });
+    const left = new AbortController();
+    const asked = new Request('http://localhost/locks/events', { signal: left.signal });
+    const reader = (await ui(asked)).body.getReader();
+    let text = '';
+    while (!/^event: state\\n/m.test(text)) text += Buffer.from((await reader.read()).value ?? []);
+    // The look is over, and the next is an hour away.
+    const isPlanned = () => process.getActiveResourcesInfo().includes('Timeout');
+    while (!isPlanned()) await new Promise(setImmediate);
+    left.abort();
+    console.log('left');
+    setTimeout(() => process.exit(1), 10_000).unref();
+  `);
+  assert.deepEqual([code, stdout], [0, 'left\n'], stderr);
 });
 
 test('a client that has gone before the answer leaves no stream', async () => {
