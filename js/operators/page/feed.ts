@@ -65,7 +65,7 @@ export class Feed {
     this.#streams.delete(stream);
     if (this.#streams.size > 0) return;
     this.#left = performance.now();
-    if (!this.#looking) this.#lookLater(0);
+    this.#lookLater(0);
   }
 
   /** Tells one stream everything. */
