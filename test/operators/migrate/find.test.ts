@@ -38,6 +38,42 @@ test('code that only looks like a lock stays silent', async () => {
   assert.deepEqual([files, found, unread], [blocks.length, [], []]);
 });
 
+/** Code after the start of a function that takes the lock by SETNX, and the ttl of the request that replaces it. */
+const LATE_EXPIRIES: readonly (readonly [value: string, rest: string, ttl: string])[] = [
+  ['me', "await redis.expire('lock:a', 30); }", '30000'],
+  ['me', "await redis.set('lock:a', me, 'PX', 5000); }", '5000'],
+  // The one of the same function counts.
+  [
+    'me',
+    "await redis.expire('lock:a', 30); } const keep = () => redis.expire('lock:a', 60);",
+    '30000',
+  ],
+  ['me', "} const keep = () => redis.expire('lock:a', 60);", '60000'],
+  // A wrapper may take the value before the expiry.
+  ['me', "await redis.setex('lock:a', me, 30); }", '…'],
+  ['me', "await redis.setex('lock:a', 30, me); }", '30000'],
+  ['Date.now() + 5000', "if (Date.now() > (await redis.get('lock:a'))) run(); }", '5000'],
+  ['Date.now() + 5000', 'run(); }', '…'],
+  [
+    'Date.now() + 5000',
+    "if (Date.now() > (await redis.get('lock:a'))) await redis.set('lock:a', 'done'); }",
+    '5000',
+  ],
+];
+
+test('the expiry that a later command or the value sets is that of the request in its place', async () => {
+  const begin = (value: string) =>
+    `async function f() { if (!(await redis.setnx('lock:a', ${value}))) return; await work(); `;
+  const files = LATE_EXPIRIES.map(([value, rest], i) => [`${i}.js`, `${begin(value)}${rest}\n`]);
+  // What is set before the lock is taken is another expiry.
+  files.push(['9.js', `const put = () => redis.set('lock:a', 1, 'EX', 70); ${begin('me')} }\n`]);
+  const { found } = await reportOf(folderOf(Object.fromEntries(files)));
+  assert.deepEqual(
+    found.map(({ locks }) => /ttl: (\S+),/.exec(locks[0]?.code ?? '')?.[1]),
+    [...LATE_EXPIRIES.map(([, , ttl]) => ttl), '…'],
+  );
+});
+
 test('the old code that the pages show is found, and the code of holdfast is not', async () => {
   const old = await reportOf(join(ROOT, 'test', 'docs', 'old-code'));
   const broken = old.found.map(({ path, locks }) => [
