@@ -115,10 +115,8 @@ function isTypedField(source: Source, owner: Class, name: string): boolean {
 
 /** Whether a declaration has the type of a client. */
 function hasType(source: Source, node: Node): boolean {
-  const type =
-    'typeAnnotation' in node && node.typeAnnotation !== null && node.typeAnnotation !== undefined
-      ? (node.typeAnnotation as { typeAnnotation?: Node }).typeAnnotation
-      : undefined;
+  const { typeAnnotation } = node as { typeAnnotation?: { typeAnnotation?: Node } | null };
+  const type = typeAnnotation?.typeAnnotation;
   return (
     type?.type === 'TSTypeReference' &&
     type.typeName.type === 'Identifier' &&

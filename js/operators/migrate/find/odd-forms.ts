@@ -40,9 +40,7 @@ export function isTakenByCount(
   return source.within(here).some((each) => {
     if (each.type !== 'BinaryExpression' || !/^([=!]==?|>)$/.test(each.operator)) return false;
     const isOne = each.right.type === 'Literal' && each.right.value === 1;
-    return (
-      isOne && (contains(each.left, call) || (name !== '' && source.textOf(each.left) === name))
-    );
+    return isOne && (contains(each.left, call) || source.textOf(each.left) === name);
   });
 }
 
@@ -83,7 +81,7 @@ export function isTakenBySwap(
     if (test === each && !/^(Binary|Unary)Expression$/.test(each.type)) return false;
     if (each.type === 'BinaryExpression' && !/[=<>]/.test(each.operator)) return false;
     if (each.type === 'UnaryExpression' && each.operator !== '!') return false;
-    return contains(test, call) || (name !== '' && mentions(source, test, name));
+    return contains(test, call) || mentions(source, test, name);
   });
 }
 
