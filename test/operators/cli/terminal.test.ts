@@ -232,6 +232,16 @@ test('a command at a terminal has the terminal, and Ctrl-C reaches it once', asy
   await terminal.shows(/holdfast: lock "job" is not held any more/);
 });
 
+test('a command at a terminal that ignores SIGTERM is killed when the lock is lost', async () => {
+  const script = `'trap "" TERM; echo in; while :; do sleep 0.02; done'`;
+  terminal.holdfast('run', 'job', '--grace', '200ms', '--', 'sh', '-c', script);
+  await terminal.shows(/^in$/m);
+  assert.equal(await locks.forceRelease('job'), true);
+  await terminal.shows(/holdfast: lock "job" is not held any more/);
+  terminal.line('echo code $?');
+  await terminal.shows(/^(\$ )?code 76$/m);
+});
+
 test('Ctrl-Z does not stop the renewal alone, where the command has its input from elsewhere', async () => {
   const own = `${process.execPath} ${MAIN} run job --ttl 500ms`;
   terminal.line(`(sleep 1000) | ${own} -- sh -c 'echo started; sleep 1000'`);
