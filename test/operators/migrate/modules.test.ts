@@ -224,3 +224,32 @@ test('only a file that may return from itself is changed if it does', async () =
   assert.equal(found.length, 5);
   assert.deepEqual(changed, ['a.cjs', 'b.js']);
 });
+
+test('a file that does not name Redis takes locks of a client of another file, and of no other', async () => {
+  const blind = (name: string, from: string) => `import { ${name} } from '${from}';
+export const acquireLock = (key, me) => ${name}.set(key, me, 'EX', 9);
+export const releaseLock = (key) => ${name}.del(key);
+`;
+  const check = (name: string, from: string) => `import { ${name} } from '${from}';
+export async function enter(me) {
+  if (!(await ${name}.get('lock:door'))) await ${name}.set('lock:door', me, 'EX', 9);
+}
+export const leave = () => ${name}.del('lock:door');
+`;
+  const { found } = await reportOf(
+    folderOf({
+      'place.js': "import { Redis } from 'ioredis';\nexport const box = new Redis();\n",
+      'blind.js': blind('box', './place.js'),
+      'check.js': check('box', './place.js'),
+      'other-blind.js': blind('shelf', './unknown.js'),
+      'other-check.js': check('shelf', './unknown.js'),
+    }),
+  );
+  assert.deepEqual(
+    found.map(({ path, locks }) => [path, locks.map(({ by }) => by)]),
+    [
+      ['blind.js', ['SET']],
+      ['check.js', ['GET and SET']],
+    ],
+  );
+});
