@@ -1,7 +1,7 @@
 /** The mark of a slot that is done: a key that is written under the lock of the job, and left to expire. */
 
 import type { Taker } from '../acquire/taker.js';
-import { isUnreachable, LockLostError } from '../base/errors.js';
+import { isUnreachable, LockLostError, LockTimeoutError } from '../base/errors.js';
 import { markOf } from '../base/names.js';
 import { type DoneMark, isForeign, readMark, writeMark } from '../base/tokens.js';
 import { HeldLock } from '../lock/held-lock.js';
@@ -177,7 +177,9 @@ export class Mark {
     const finding = this.#finding(value);
     if (finding.is === 'taken') {
       // Not a loss, after which the mark is read anew: other code may keep its value for ever.
-      throw new Error(`other code has the lock "${this.#name}"`);
+      throw new LockTimeoutError(`other code has the lock "${this.#name}"`, this.#name, {
+        waited: 0,
+      });
     }
     const isOfThis = slot.planned === undefined || readMark(value)?.time === slot.name;
     return finding.is === 'done' && (json === undefined || !isOfThis);

@@ -160,17 +160,23 @@ test('with --retry a slot that cannot be marked is told of, and the code is that
   const pipe = join(server.folder, 'unmarked');
   await ends(0, env, 'run', 'pipe', '--', 'mkfifo', pipe);
   const words = ['--', 'sh', '-c', 'echo in; read line <"$1"', 'sh', pipe];
-  for (const json of [[], ['--json']]) {
+  const others = [
+    () => server.admin.hset(mark, 'other', 'data'),
+    () => server.admin.set(mark, 'other data'),
+  ];
+  const cases = others.flatMap((write) => [[write] as const, [write, '--json'] as const]);
+  for (const [write, ...json] of cases) {
     const args = ['run', 'unmarked', '--once', 's', '--retry', ...json];
     const running = new Running([...args, ...words], env);
     await running.says('in');
     await server.admin.del(mark);
-    await server.admin.hset(mark, 'other', 'data');
+    await write();
     await ends(0, env, 'run', 'pipe', '--', 'sh', '-c', 'echo on > "$1"', 'sh', pipe);
     const { code, stderr } = await running.ended;
     assert.equal(code, 0, stderr);
     const said = json.length === 0 ? stderr : JSON.parse(stderr).error.message;
     assert.match(said, /"unmarked" has ended well .* may not be marked as done/);
+    assert.doesNotMatch(stderr, /^\s+at /m, 'no defect of holdfast');
     await server.admin.del(mark);
   }
 });
