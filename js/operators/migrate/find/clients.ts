@@ -58,7 +58,7 @@ function returnsClient(source: Source, maker: AnyFunction, hops: number): boolea
 /** Whether an expression makes a client: `new Redis(…)`, `createClient(…)`, `await createClient(…).connect()`. */
 export function isMade(source: Source, made: Node): boolean {
   const maker = makerOf(made);
-  if (maker === undefined || maker.arguments.length > 2) return false;
+  if (maker === undefined) return false;
   const callee = bare(maker.callee);
   const [object, property] =
     callee.type === 'MemberExpression' ? [callee.object, nameOf(callee.property)] : [callee, ''];
