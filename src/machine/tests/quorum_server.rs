@@ -73,7 +73,9 @@ impl Node {
         let (token, _) = parts(&owner)?;
         let left_ms: u64 = self.server.command(now, &["PTTL", &key])?.parse().ok()?;
         let until = self.server.time(now).as_micros() + left_ms * 1_000;
-        self.ended_early.insert(token.to_owned(), ServerTime::from_micros(until));
+        // What its manager has put in the place of a lease that ended early may be shorter.
+        let known = self.ended_early.entry(token.to_owned()).or_default();
+        *known = ServerTime::from_micros(until).max(*known);
         self.server.command(now, &["DEL", &key]);
         Some(token.to_owned())
     }
