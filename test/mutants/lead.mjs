@@ -35,7 +35,7 @@ export default {
     },
     {
       file: 'js/lead/lead.ts',
-      was: 'if (!signal.aborted && lock.held) return false;',
+      was: 'if (!signal.aborted) return false;',
       becomes: '',
     },
     {
