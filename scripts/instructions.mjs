@@ -42,7 +42,7 @@ if (words.length === 0) await addMemory();
 if (options.accept) await again(() => true);
 if (options.check) {
   const figures = readFigures();
-  const problem = ([kind, name, figure]) => excess(kind, name, figure, figures);
+  const problem = ([kind, name, figure]) => excess(kind, name, figure, figures[kind][name]);
   await again((each) => problem(each) !== undefined);
   const problems = measured().flatMap((each) => problem(each) ?? []);
   if (problems.length > 0) {

@@ -1,7 +1,6 @@
 // The figures that a lock must not exceed, in figures.json.
 
 import { readFileSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { join } from 'node:path';
 
 const FILE = join(import.meta.dirname, 'figures.json');
@@ -23,10 +22,6 @@ const WIDER = {
   'idle manager': 0.5,
 };
 
-/** So much more elsewhere: V8 and the C library have other instructions for other processors, the addon has not. */
-const ELSEWHERE = 0.04;
-const MACHINE = `${cpus()[0]?.model}, Node ${process.version}`;
-
 export function readFigures() {
   return JSON.parse(readFileSync(FILE, 'utf8'));
 }
@@ -40,16 +35,14 @@ export function writeFigures(measured) {
     if (error.code !== 'ENOENT') throw error;
   }
   const all = KINDS.map((kind) => [kind, { ...known[kind], ...measured[kind] }]);
-  const figures = { machine: MACHINE, ...Object.fromEntries(all) };
-  writeFileSync(FILE, `${JSON.stringify(figures, null, 2)}\n`);
+  writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(all), null, 2)}\n`);
 }
 
-/** Why a measurement is too high, or undefined. It is a number, or a record of the parts of a number, `all`; so is its figure. */
-export function excess(kind, name, now, { machine, [kind]: { [name]: figure } }) {
+/** Why a measurement is too high, or undefined. Both are numbers, or records of the parts of a number, `all`. */
+export function excess(kind, name, now, figure) {
   if (figure === undefined) return `${name}: no figure; run with --accept`;
   const [is, was] = [now, figure].map((each) => (typeof each === 'number' ? each : each.all));
-  const tolerance = (WIDER[name] ?? TOLERANCES[kind]) + (machine === MACHINE ? 0 : ELSEWHERE);
-  if (is <= was * (1 + tolerance)) return undefined;
+  if (is <= was * (1 + (WIDER[name] ?? TOLERANCES[kind]))) return undefined;
   const more = `${name}: ${(100 * (is / was - 1)).toFixed(1)} % more than ${was}`;
   if (typeof now === 'number') return more;
   const parts = Object.keys(now).filter((part) => part !== 'all');
