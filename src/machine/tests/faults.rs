@@ -319,8 +319,8 @@ impl Simulation {
                 self.note(who, format_args!("is led to another server, or to the same"));
                 self.lose_connection(who);
             }
-            // A process with traffic notices within a second that the data has another replication id. A request that was on
-            // its way all the time would get no answer: Sentinel closes the connections of a server that it demotes.
+            // A process with traffic notices within a second that the data has another replication id. Sentinel closes
+            // the connections of a server that it demotes, so no request of before is answered after its next promotion.
             Some(since) if self.now.since(since) < LOOK || self.is_asked(&other) => {}
             Some(_) => self.promote(other),
         }

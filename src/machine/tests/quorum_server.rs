@@ -73,7 +73,7 @@ impl Node {
         let (token, _) = parts(&owner)?;
         let left_ms: u64 = self.server.command(now, &["PTTL", &key])?.parse().ok()?;
         let until = self.server.time(now).as_micros() + left_ms * 1_000;
-        // What its manager has put in the place of a lease that ended early may be shorter.
+        // The manager replaces a lease that ended early, and the new lease may be shorter. The later end counts.
         let known = self.ended_early.entry(token.to_owned()).or_default();
         *known = ServerTime::from_micros(until).max(*known);
         self.server.command(now, &["DEL", &key]);

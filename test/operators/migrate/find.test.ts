@@ -65,7 +65,7 @@ test('the expiry that a later command or the value sets is that of the request i
   const begin = (value: string) =>
     `async function f() { if (!(await redis.setnx('lock:a', ${value}))) return; await work(); `;
   const files = LATE_EXPIRIES.map(([value, rest], i) => [`${i}.js`, `${begin(value)}${rest}\n`]);
-  // What is set before the lock is taken is another expiry.
+  // A command before the SETNX sets the expiry of something else.
   files.push(['9.js', `const put = () => redis.set('lock:a', 1, 'EX', 70); ${begin('me')} }\n`]);
   const { found } = await reportOf(folderOf(Object.fromEntries(files)));
   assert.deepEqual(

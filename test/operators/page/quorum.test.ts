@@ -9,19 +9,19 @@ import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { environment, Running } from '../cli/support.js';
 
-/** What a server says of a lock, as the page gets it. */
+/** The answer of one server about a lock: its holder, or why the server could not be asked. */
 interface Vote {
   readonly by: string | null;
   readonly failure: string | null;
 }
 
-/** What an event tells of locks, or that it tells of a failure. */
+/** An event of the page: the locks that it lists, or a failure. */
 interface Told {
   readonly kind: 'state' | 'change' | 'failure';
   readonly rows?: readonly { readonly votes: readonly Vote[] }[];
 }
 
-/** What is told to the page that a command line serves. */
+/** Yields the events that `running` sends to its page. */
 async function* toldBy(running: Running): AsyncGenerator<Told, never> {
   const url = new URL(JSON.parse(running.stdout).url);
   const { headers } = await fetch(url, { redirect: 'manual' });
@@ -67,7 +67,7 @@ async function serve(urls: readonly string[]): Promise<AsyncGenerator<Told, neve
   return toldBy(running);
 }
 
-/** What the third server says of the only lock, if the other two name its holder. */
+/** Checks that the first two servers name the holder of the only lock, and returns the vote of the third. */
 function third({ kind, rows }: Told): Vote | undefined {
   const [first, second, last] = rows?.[0]?.votes ?? [];
   assert.deepEqual([first?.by, second?.by], ['web-9', 'web-9'], kind);
