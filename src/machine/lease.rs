@@ -15,7 +15,6 @@ use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::idle_locks::IdleLocks;
 use super::interface::{Effect, HoldTerms, LossReason};
-use super::request::Fallback;
 use super::timers::Timer;
 use super::tracked::{TRACKED_AFTER, Tracked, Tracking};
 use crate::protocol::{
@@ -533,21 +532,19 @@ impl Leases {
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
     /// which is kept beside the lock.
-    pub(super) fn extension(context: &Context, held: &Lease, ttl: Duration) -> (Call, Fallback) {
+    pub(super) fn extension(context: &Context, held: &Lease, ttl: Duration) -> Call {
         let (keys, token) = (held.keys.clone(), Self::token_of(context, held));
         if held.mode.is_shared() {
             let fence = held.fence;
-            return (Call::ExtendShare { keys, token, ttl, fence }, Fallback::ExtendShare);
+            return Call::ExtendShare { keys, token, ttl, fence };
         }
         if held.origin == Origin::Foreign {
-            return (Call::KeepForeign { keys, token, ttl }, Fallback::None);
+            return Call::KeepForeign { keys, token, ttl };
         }
         if held.pending_renewal != Some(PendingRenewal::Claim) {
-            return (Call::Extend { keys, token, ttl }, Fallback::None);
+            return Call::Extend { keys, token, ttl };
         }
-        // While its slot moves, only the lock's own key is reliable. The record of the grant stays: if this owner lets
-        // the lease run out, it counts as silent.
-        (Call::Claim { keys, token, ttl }, Fallback::Extend)
+        Call::Claim { keys, token, ttl }
     }
 }
 

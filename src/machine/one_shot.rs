@@ -96,14 +96,13 @@ impl OneShot {
         if servers.is_open(owner) {
             return;
         }
-        let mut fallback = Fallback::None;
         if let Some(held) = self.extends().and_then(|lease| leases.hold_of(lease)) {
             // The lease may have been claimed or downgraded since.
             let mut ttl = self.call.ttl();
             if let Purpose::Extend(_) = self.purpose {
                 ttl = held.within_hold(context.now, ttl);
             }
-            (self.call, fallback) = Leases::extension(context, held, ttl);
+            self.call = Leases::extension(context, held, ttl);
         }
         // A lease depends on the others.
         let can_wait = matches!(
@@ -114,6 +113,8 @@ impl OneShot {
             let rank = if self.uncertain { Rank::Known } else { Rank::New };
             return servers.wait(owner, self.call.keys(), rank);
         }
+        // Also of a lease that was released meanwhile.
+        let fallback = Fallback::of_extension(&self.call);
         servers.send(context, owner, self.call.clone(), fallback);
     }
 

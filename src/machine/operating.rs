@@ -137,7 +137,7 @@ impl Machine {
             return self.context.complete(op, Outcome::Lost);
         };
         let ttl = ttl.unwrap_or_else(|| held.ttl());
-        let (call, _) = Leases::extension(&self.context, held, ttl);
+        let call = Leases::extension(&self.context, held, ttl);
         self.leases.change(&mut self.context, lease.token_id(), Lease::extended);
         self.begin_one_shot(op, call, purpose);
     }

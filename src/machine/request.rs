@@ -33,6 +33,17 @@ pub(super) enum Fallback {
 }
 
 impl Fallback {
+    /// The fallback of a call that makes a lease last. A claim also deletes the record of its grant, and while the slot of
+    /// the lock moves, only the lock's own key is reliable. The record stays then: if this owner lets the lease run out, it
+    /// counts as silent.
+    pub(super) const fn of_extension(call: &Call) -> Self {
+        match call {
+            Call::ExtendShare { .. } => Self::ExtendShare,
+            Call::Claim { .. } => Self::Extend,
+            _ => Self::None,
+        }
+    }
+
     fn of(self, call: &Call) -> Option<Call> {
         let (keys, token) = (call.keys().clone(), call.token().clone());
         match self {

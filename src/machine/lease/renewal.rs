@@ -120,12 +120,13 @@ impl Machine {
         // The end of an idle lock is none of its lease, which a next caller goes on with.
         let is_idle = self.leases.is_idle(id);
         let ttl = if is_idle { ttl } else { held.within_hold(now, ttl) };
-        let (call, fallback) = if self.may_renew_plainly(held, ttl) {
+        let call = if self.may_renew_plainly(held, ttl) {
             let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
-            (Call::Renew { keys, token, ttl }, Fallback::None)
+            Call::Renew { keys, token, ttl }
         } else {
             Leases::extension(&self.context, held, ttl)
         };
+        let fallback = Fallback::of_extension(&call);
         let is_sent = self.servers.send(&mut self.context, owner, call, fallback);
         if !is_sent {
             self.servers.press(&mut self.context, &held.keys, pressure);

@@ -460,6 +460,22 @@ fn a_share_whose_keys_are_on_two_servers_is_lengthened_key_by_key() {
     }
 }
 
+#[test]
+fn an_extension_of_a_share_that_was_released_meanwhile_is_asked_key_by_key() {
+    let mut crew = Crew::new().by_scripts();
+    let lease = crew.share();
+    crew.command(OpId(3), Command::Extend { lease, ttl: None });
+    let (_, extension, ..) = crew.sent();
+    crew.command(OpId(4), Command::Release { lease, exported: false });
+    crew.sent();
+    crew.reply(ONE, extension, refused("CLUSTERDOWN"));
+    let (_, extension, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");
+    crew.reply(ONE, extension, refused("TRYAGAIN"));
+    let (_, _, call, _) = crew.sent();
+    assert!(matches!(call, Call::Extend { .. }), "{call:?}");
+}
+
 /// What an interrupted reshard may leave behind, until somebody mends it.
 type Strife = fn(NodeId, SendMode) -> Failure;
 
