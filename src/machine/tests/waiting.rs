@@ -6,7 +6,7 @@ use crate::machine::{
     Command, Denied, Event, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
 use crate::protocol::message::inbox;
-use crate::protocol::{Call, Intent, Mode, Token};
+use crate::protocol::{Call, Intent, Mode, Reply, ServerTime, Token};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -398,6 +398,51 @@ pub(super) fn an_entry_that_was_heard_of_since_an_unclaimed_grant_stays() {
 #[test]
 pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
     for mode in [Mode::permits(1, 2), Mode::Exclusive] {
+        let mut late = LateClaim::new(mode);
+        late.crowd.worlds.iter_mut().for_each(|world| world.pass(ms(201)));
+        late.crowd.worlds[1].execute_one();
+        late.free(mode);
+        assert_eq!(late.owners(), [late.second], "{mode:?}");
+    }
+}
+
+/// 1. As before, but B has asked to hand its short share off, while it lasts and others have more permits than its
+///    successor's limit, or when it is over.
+/// 2. B's other requests are lost. B was heard of, so its second entry keeps its turn.
+#[test]
+pub(super) fn a_manager_whose_handoff_is_late_keeps_its_other_turns() {
+    let mode = Mode::permits(1, 2);
+    for (before_end, after_end) in [(100, 101), (201, 0)] {
+        let mut late = LateClaim::new(mode);
+        let crowd = &mut late.crowd;
+        let Some((_, Call::ExtendShare { keys, token, ttl, .. })) =
+            crowd.worlds[1].wire.pop_front()
+        else {
+            panic!("no claim of a share")
+        };
+        crowd.worlds.iter_mut().for_each(|world| world.pass(ms(before_end)));
+        let (epoch, successor) = (ServerTime::from_micros(0), Token::new("p1", 1_000, ""));
+        let mode_of_one = Mode::permits(1, 1);
+        let handoff = Call::HandoffShare { keys, token, epoch, successor, ttl, mode: mode_of_one };
+        let reply = crowd.server.execute(crowd.worlds[1].now, &handoff);
+        assert!(!matches!(reply, Ok(Reply::HandedOff { .. }) | Err(_)), "{reply:?}");
+        crowd.worlds.iter_mut().for_each(|world| world.pass(ms(after_end)));
+        late.free(mode);
+        assert_eq!(late.owners(), [late.second], "{before_end}");
+    }
+}
+
+/// A caller of B has got its part by a message, for a short lease, and B has not claimed it.
+struct LateClaim {
+    crowd: Crowd,
+    /// The permit of C.
+    other: Option<OpId>,
+    /// The second entry of B.
+    second: String,
+}
+
+impl LateClaim {
+    fn new(mode: Mode) -> Self {
         let mut crowd = Crowd::new(3);
         // Callers of owners have an entry each.
         let ask = |crowd: &mut Crowd, who: usize, ttl: Duration| {
@@ -423,21 +468,27 @@ pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
         crowd.worlds[0].release(lease);
         crowd.worlds[0].settle();
         while crowd.worlds[1].receive_one() {}
-        crowd.worlds.iter_mut().for_each(|world| world.pass(ms(201)));
         let claim = crowd.worlds[1].wire.front();
         assert!(
             matches!(claim, Some((_, Call::Claim { .. } | Call::ExtendShare { .. }))),
             "the claim is on its way: {claim:?}"
         );
-        crowd.worlds[1].execute_one();
-        let turn = other.map(|other| crowd.worlds[2].lease(other).0);
-        match turn {
-            Some(lease) => crowd.worlds[2].release(lease),
-            None => crowd.worlds[2].acquire(10_000, Wait::Forever),
+        Self { crowd, other, second }
+    }
+
+    /// Has C free its permit, or ask for the whole lock.
+    fn free(&mut self, mode: Mode) {
+        let world = &mut self.crowd.worlds[2];
+        match self.other {
+            Some(other) => world.release(world.lease(other).0),
+            None => world.acquire_as(10_000, Wait::Forever, RENEWED, mode),
         };
-        crowd.worlds[2].settle();
-        let owners = crowd.server.owners(crowd.worlds[2].now, &World::keys());
-        assert_eq!(owners.iter().map(Token::as_str).collect::<Vec<_>>(), [&*second], "{mode:?}");
+        world.settle();
+    }
+
+    fn owners(&self) -> Vec<String> {
+        let owners = self.crowd.server.owners(self.crowd.worlds[2].now, &World::keys());
+        owners.iter().map(|owner| owner.as_str().to_owned()).collect()
     }
 }
 

@@ -148,6 +148,19 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         waiting::a_manager_whose_claim_is_late_keeps_its_other_turns,
     ),
     (
+        "a manager whose handoff of a share is late counts as silent",
+        script(
+            "redis.pcall('ZREM', shared_key, '?' .. token)\n  return 0\nend\n-- Others may have",
+            "return 0\nend\n-- Others may have",
+        ),
+        waiting::a_manager_whose_handoff_is_late_keeps_its_other_turns,
+    ),
+    (
+        "a manager that may not hand its share off counts as silent",
+        script("redis.call('ZREM', shared_key, '?' .. token)\n  return 2", "return 2"),
+        waiting::a_manager_whose_handoff_is_late_keeps_its_other_turns,
+    ),
+    (
         "a release ends the record of an unclaimed grant, unless a script has found the lock free",
         script(
             "if not failure and is_open(lock) and serve_queue(lock)",

@@ -5,8 +5,7 @@
          limit: of the successor: a share if at most limit permits are held
   REPLY  {fence, waiting}: the share is the successor's, for ttl_ms; entries in the wait queue
          0 not the owner
-         2 more permits than limit are held, so the successor must wait, or no other: nothing is changed, release
-         the share
+         2 more permits than limit are held, so the successor must wait, or no other: release the share
   WRITES lock fence shared
   AGAIN  0; the successor keeps its share
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
@@ -26,10 +25,13 @@ if value == LONE_SHARE .. token then
 end
 local ends_ms = (value == SHARED or value == SHARED .. MARK) and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 if not ends_ms or ends_ms <= now_ms then
+  -- Its owner comes late, and is not silent. Whatever else stands at the key, there is no share.
+  redis.pcall('ZREM', shared_key, '?' .. token)
   return 0
 end
 -- Others may have taken shares with a higher limit, or with none.
 if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') + further_permits(shared_key) > (limit or 0) then
+  redis.call('ZREM', shared_key, '?' .. token)
   return 2
 end
 local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')
