@@ -268,6 +268,10 @@ impl Lease {
 
     /// Schedules a retry after a part of the rest.
     fn plan_retry(&mut self, now: Mono) {
+        if self.tracking == Tracking::Young {
+            // Its next step is no longer the one for that.
+            self.tracking = Tracking::Later;
+        }
         // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
         let pause = (self.until.since(now) / 16).max(SLICE.min(self.ttl() / 16));
         self.plan_renewal(now, now + pause);

@@ -188,6 +188,8 @@ pub(super) enum Defect {
     TrackedOnce,
     /// The server is asked to track a key ahead of the renewal, whose write ends that.
     TrackedAhead,
+    /// The next question about a young hold is taken for the step that was planned for the tracking alone.
+    RetryTakenForTracking,
     /// A token is reused after its release was sent.
     TokenUsedAgain,
     /// A grant by message counts for its whole claim, however late it arrives.
@@ -591,6 +593,13 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::FencesWithoutEnd => {
             for held in machine.leases.all_mut() {
                 held.budget.left = 9;
+            }
+        }
+        Defect::RetryTakenForTracking => {
+            for held in machine.leases.all_mut() {
+                if held.tracking == Tracking::Later {
+                    held.tracking = Tracking::Young;
+                }
             }
         }
         Defect::LostRenewalForgotten => {

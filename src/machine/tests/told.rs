@@ -3,7 +3,7 @@
 use super::world::{RENEWED, World, ms};
 use crate::machine::tracked::{TOLD_MAX, TRACKED_MAX, Tracking};
 use crate::machine::{Command, Event, LeaseId, LossReason, NodeId, OpId, Wait};
-use crate::protocol::{Call, Message, Mode};
+use crate::protocol::{Call, Failure, Message, Mode, Refusal};
 
 /// A lock with a lease of 30 s, which is renewed every 10 s.
 fn holding(world: &mut World) -> LeaseId {
@@ -40,6 +40,31 @@ pub(super) fn a_holder_is_told_of_its_deleted_lock_however_often_it_was_renewed(
         world.settle();
         assert_eq!(world.lost, [(lease, LossReason::Expired)], "after {seconds} s");
     }
+}
+
+/// 1. A has held a lock for less than a second when its server restarts without it.
+/// 2. A connects, and asks about the lock. The server refuses, since it loads its data.
+/// 3. A asks again after a sixteenth of the rest. That step is not the one that was planned for the tracking alone.
+#[test]
+pub(super) fn a_young_hold_is_asked_about_again_if_the_question_was_refused() {
+    let mut world = World::told();
+    let lease = holding(&mut world);
+    world.event(Event::Disconnected("restart".to_owned()));
+    world.server.flush();
+    world.server.set_replication_id("restarted");
+    world.pass(ms(500));
+    world.connect();
+    let (request, call) = world.wire.pop_front().unwrap();
+    assert!(matches!(call, Call::Renew { .. } | Call::Extend { .. }), "{call:?}");
+    let refusal = Refusal { code: "LOADING".to_owned(), detail: String::new() };
+    world.reply(request, Err(Failure::Refused(refusal)));
+    for _ in 0..30 {
+        world.pass(ms(100));
+        // The server need not tell.
+        world.tracks.clear();
+        world.settle();
+    }
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
 }
 
 #[test]

@@ -43,6 +43,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         told::a_holder_is_told_of_its_deleted_lock_however_often_it_was_renewed,
     ),
     (
+        "the next question about a young hold is taken for a step of the tracking",
+        Change::Machine(Defect::RetryTakenForTracking),
+        told::a_young_hold_is_asked_about_again_if_the_question_was_refused,
+    ),
+    (
         "the queue entry of a waiter whose late plain commands took the lock stays",
         script(
             "  if lock.last_seq then\n    -- Plain commands",
