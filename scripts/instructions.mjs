@@ -1,6 +1,6 @@
 // Counts what a lock costs the client: instructions, cache misses, and bytes. A machine's speed varies by a third within
 // minutes; counts of instructions vary by a percent, so they show a change of a few. Needs valgrind. What the kernel does
-// is not counted, nor what V8's compilers do.
+// is not counted, nor what V8's compilers and its collector of old objects do.
 //
 //   npm run instructions [-- WORD...]        the scenarios whose name contains a word, or all
 //   npm run instructions -- --check          fails if one costs more than instructions/figures.json allows

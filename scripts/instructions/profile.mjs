@@ -9,11 +9,14 @@ const PARTS = {
 };
 
 /**
- * The functions of V8's compilers. They are left out: when they compile what runs often differs from run to run, and a
- * process that lives pays for it once.
+ * The functions of V8's compilers, and of its collector of old objects. They are left out: when they run differs from run to
+ * run, and a process that lives pays for them rarely. What new objects cost is counted.
  */
-const COMPILER =
-  /v8::internal::(?:\(anonymous namespace\)::)?(?:compiler|maglev|baseline|turboshaft|interpreter|parsing)::|Compil|Optimiz|LinearScan|RegisterAlloc|IdentityMapBase|_Rb_tree/;
+const RARE = [
+  /v8::internal::(?:\(anonymous namespace\)::)?(?:compiler|maglev|baseline|turboshaft|interpreter|parsing)::/,
+  /Compil|Optimiz|LinearScan|RegisterAlloc|IdentityMapBase|_Rb_tree/,
+  /v8::internal::\w*(?:Marking|MarkCompact|Sweep|Evacuat)|ConcurrentMarkingVisitor/,
+];
 
 /** The counts of a profile, per unit of work: all instructions, those of each part, and cache misses. */
 export function countsOf(profile, units) {
@@ -44,19 +47,19 @@ function costs(profile) {
   const totals = new Map();
   let total;
   let isCall = false;
-  let isCompiler = false;
+  let isRare = false;
   for (const line of profile.split('\n')) {
     const name = /^c?(ob|fn)=\((\d+)\)(?: (.*))?$/.exec(line);
     if (name !== null) {
       const [, kind, id, text] = name;
       const names = kind === 'ob' ? files : functions;
       if (text !== undefined) names.set(id, text);
-      if (line.startsWith('fn=')) isCompiler = COMPILER.test(functions.get(id));
+      if (line.startsWith('fn=')) isRare = RARE.some((each) => each.test(functions.get(id)));
       if (line.startsWith('ob=')) total = totalOf(totals, files.get(id));
     } else if (line.startsWith('calls=')) {
       isCall = true;
     } else if (/^[\d+*-]/.test(line)) {
-      if (!isCall && !isCompiler) add(total, line);
+      if (!isCall && !isRare) add(total, line);
       isCall = false;
     }
   }
