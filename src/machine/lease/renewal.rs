@@ -414,6 +414,9 @@ impl Machine {
         // The server ends what is left to expire, unless its caller has released it; until then another process with its
         // token may extend it. So also if its acquire may still arrive: that takes the lock for one lease at most.
         let is_left = held.leave_to_expire && releasing.is_none();
+        if is_left && matches!(give_back, GiveBack::Always) {
+            self.remember_left(id, held.ttl());
+        }
         // A value that others may have is another's once this lease is over, or has been all the time.
         let is_left = is_left || matches!(held.origin, Origin::ChosenToken | Origin::Foreign);
         if given_back && !is_left {
@@ -429,7 +432,11 @@ impl Machine {
         self.leases.change(&mut self.context, id, |held| held.leave_to_expire = true);
         let give_back = GiveBack::IfUncertain;
         self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back }));
-        // A message about its grant may still be on its way.
+        self.remember_left(id, ttl);
+    }
+
+    /// A message about the grant of a lock that is left to expire may still be on its way. It gives nothing back.
+    fn remember_left(&mut self, id: TokenId, ttl: Duration) {
         self.left_to_expire.insert(id);
         self.context.timers.set(Timer::Lease(id), self.context.now + ttl);
     }

@@ -190,6 +190,9 @@ pub(super) enum Defect {
     TrackedAhead,
     /// The next question about a young hold is taken for the step that was planned for the tracking alone.
     RetryTakenForTracking,
+    /// A lock that is left to expire is forgotten at the end of its lease, though a message about its grant may be on its
+    /// way.
+    EndedLeftForgotten,
     /// A token is reused after its release was sent.
     TokenUsedAgain,
     /// A grant by message counts for its whole claim, however late it arrives.
@@ -602,6 +605,7 @@ pub(super) fn spoil(machine: &mut Machine) {
                 }
             }
         }
+        Defect::EndedLeftForgotten => machine.left_to_expire.clear(),
         Defect::LostRenewalForgotten => {
             for held in machine.leases.all_mut() {
                 if held.renewed_by == RenewedBy::ScriptAfterLoss {

@@ -465,3 +465,33 @@ fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_
     b.pass(ms(21_000));
     assert!(b.machine.left_to_expire.is_empty(), "it does not accumulate");
 }
+
+/// 1. B waits with `leaveToExpire`, and polls. A frees the lock, which grants it to B; then the poll is executed.
+/// 2. B's lease counts from when it asked, so it ends before the server's does. Another process lengthens that.
+/// 3. The message of the grant arrives, late. If B had forgotten that token, it would release what is lengthened.
+#[test]
+pub(super) fn a_message_about_a_lock_that_was_left_to_expire_gives_nothing_back_after_its_lease() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    let left = HoldTerms { leave_to_expire: true, ..ONE_LEASE };
+    let op = b.acquire_held(200, Wait::Forever, left);
+    b.settle();
+    b.event(Event::Disconnected("cut".to_owned()));
+    b.connect();
+    a.pass(ms(100));
+    b.pass(ms(100));
+    a.release(lease);
+    a.settle();
+    let message = b.server.next_mail(b.subscriber).unwrap();
+    b.answer_one();
+    let (lease, _) = b.lease(op);
+    b.pass(ms(99));
+    assert_eq!(b.lost, [(lease, LossReason::Ended)]);
+    let released = b.released.len();
+    b.event(Event::Message(message));
+    b.settle();
+    assert_eq!(b.released.len(), released);
+    assert_eq!(b.machine.left_to_expire.len(), 1);
+    b.pass(ms(201));
+    assert!(b.machine.left_to_expire.is_empty(), "it does not accumulate");
+}

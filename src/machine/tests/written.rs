@@ -23,6 +23,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         order::a_later_caller_gets_no_share_that_an_earlier_request_has_taken,
     ),
     (
+        "a lock that is left to expire is forgotten with its lease",
+        Change::Machine(Defect::EndedLeftForgotten),
+        thefts::a_message_about_a_lock_that_was_left_to_expire_gives_nothing_back_after_its_lease,
+    ),
+    (
         "a claim is forgotten once it is denied",
         Change::Machine(Defect::DeniedClaimForgotten),
         thefts::a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue,
