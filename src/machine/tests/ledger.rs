@@ -80,7 +80,7 @@ impl Simulation {
         let fresh = self.locks[lock].fences.insert((server, fence));
         self.demand(fresh, || format!("the fence {fence} was given twice"));
         let handed_off = lease != LeaseId::first(lease.token_id());
-        let void = !handed_off && self.servers[server].is_void(token.as_str());
+        let void = !handed_off && self.servers[server].is_void(token.as_str(), fence);
         self.demand(!void, || format!("{token} was not to use what plain commands took for it"));
         let now = self.server.executed();
         let began = if handed_off { now + 1 } else { granted.number.max(asked) };
@@ -126,7 +126,7 @@ impl Simulation {
         let reserved = |place: &usize| self.servers[*place].reserved(token.as_str());
         let may = |(place, _): &(usize, Granted)| reserved(place).is_none_or(|last| fence <= last);
         let granted = self.grants(token).filter(may).max_by_key(|(place, granted)| {
-            (!self.servers[*place].is_void(token.as_str()), granted.number)
+            (!self.servers[*place].is_void(token.as_str(), fence), granted.number)
         });
         // After a loss of the counter, the fences that were reserved are unknown.
         granted.or_else(|| self.granted(token))

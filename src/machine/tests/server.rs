@@ -465,9 +465,12 @@ impl Server {
         state.watched.iter().find_map(|it| it.watch.reserved.get(token).copied())
     }
 
-    /// Whether plain commands have shown that the lock they took is not the token's to use.
-    pub(super) fn is_void(&self, token: &str) -> bool {
-        self.0.borrow().watched.iter().any(|it| it.watch.void.contains(token))
+    /// Whether plain commands have shown that the lock they took with this fence is not the token's to use. A grant with
+    /// an earlier fence is not theirs: they came late.
+    pub(super) fn is_void(&self, token: &str, fence: u64) -> bool {
+        let state = self.0.borrow();
+        let first = |watched: &Watched| watched.watch.void.get(token).copied();
+        state.watched.iter().filter_map(first).any(|first| fence >= first)
     }
 
     /// The latest grant of a token; none if there was none.

@@ -215,7 +215,8 @@ impl Simulation {
         self.lengthened.remove(token.as_str());
     }
 
-    /// Another process with the token of a lock that is left to expire extends it.
+    /// Another process with the token of a lock that is left to expire extends it. A token whose lock was released, and
+    /// handed off to a caller that does not leave it to expire, ends with that caller's manager all the same.
     pub(super) fn lengthen_elsewhere(&mut self, who: usize) {
         let process = &self.processes[who];
         let own = |held: &&Held| !held.shared && !held.adoptable;
@@ -223,14 +224,17 @@ impl Simulation {
             .held
             .iter()
             .filter(own)
-            .filter_map(|held| Some((held.lock, process.token(held.lease)?)));
-        let Some((lock, token)) = tokens.rfind(|(_, it)| self.left_to_expire.contains(it.as_str()))
+            .filter_map(|held| Some((held, process.token(held.lease)?)));
+        let Some((held, token)) = tokens.rfind(|(_, it)| self.left_to_expire.contains(it.as_str()))
         else {
             return;
         };
+        let lease = process.world.machine.hold_of(held.lease);
+        let lasts = held.leaves || lease.is_some_and(|it| it.leave_to_expire);
+        let lock = held.lock;
         let (keys, ttl) = (self.locks[lock].keys.clone(), ms(self.rng.u64(60..8_000)));
         let call = Call::Extend { keys, token: token.clone(), ttl };
-        if self.server.execute(self.now, &call) == Ok(Reply::Owner(true)) {
+        if self.server.execute(self.now, &call) == Ok(Reply::Owner(true)) && lasts {
             let until = self.now + ttl.saturating_sub(drift(ttl));
             self.lengthened.insert(token.to_string(), until);
         }

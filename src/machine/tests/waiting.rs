@@ -401,7 +401,7 @@ pub(super) fn a_manager_whose_claim_is_late_keeps_its_other_turns() {
         let mut late = LateClaim::new(mode);
         late.crowd.worlds.iter_mut().for_each(|world| world.pass(ms(201)));
         late.crowd.worlds[1].execute_one();
-        late.free(mode);
+        late.free();
         assert_eq!(late.owners(), [late.second], "{mode:?}");
     }
 }
@@ -427,7 +427,7 @@ pub(super) fn a_manager_whose_handoff_is_late_keeps_its_other_turns() {
         let reply = crowd.server.execute(crowd.worlds[1].now, &handoff);
         assert!(!matches!(reply, Ok(Reply::HandedOff { .. }) | Err(_)), "{reply:?}");
         crowd.worlds.iter_mut().for_each(|world| world.pass(ms(after_end)));
-        late.free(mode);
+        late.free();
         assert_eq!(late.owners(), [late.second], "{before_end}");
     }
 }
@@ -477,11 +477,11 @@ impl LateClaim {
     }
 
     /// Has C free its permit, or ask for the whole lock.
-    fn free(&mut self, mode: Mode) {
+    fn free(&mut self) {
         let world = &mut self.crowd.worlds[2];
         match self.other {
             Some(other) => world.release(world.lease(other).0),
-            None => world.acquire_as(10_000, Wait::Forever, RENEWED, mode),
+            None => world.acquire(10_000, Wait::Forever),
         };
         world.settle();
     }

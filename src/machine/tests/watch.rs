@@ -35,11 +35,12 @@ pub(super) struct Watch {
     pub(super) granted: BTreeMap<String, Granted>,
     /// The token that has taken the lock by a plain command while others waited.
     pub(super) overtaking: Option<String>,
-    /// The tokens that have taken the lock by a plain command, until the next plain command fails to.
-    by_plain: BTreeSet<String>,
-    /// The tokens that have taken the lock by a plain command, though it was another's soon after or others waited. No
-    /// script has granted it to them since.
-    pub(super) void: BTreeSet<String>,
+    /// The tokens that have taken the lock by a plain command, until the next plain command fails to, and the first fence
+    /// that they reserved with it; 0 if that is unknown.
+    by_plain: BTreeMap<String, u64>,
+    /// The tokens that have taken the lock by a plain command, though it was another's soon after or others waited, and the
+    /// first fence that they are not to use. No script has granted it to them since.
+    pub(super) void: BTreeMap<String, u64>,
     /// Whether the fence counter has an expiry.
     pub(super) counters_end: bool,
     /// The latest time that the server's clock has shown, which may have been set back since.
@@ -308,7 +309,8 @@ impl Watch {
     /// The lock is found with a value: plain commands may have set it, also ahead of waiters.
     pub(super) fn find(&mut self, value: Option<String>) {
         let token = value.as_deref().map(bare);
-        self.by_plain.extend(token.map(|token| lone_share(token).unwrap_or(token).to_owned()));
+        let owner = token.map(|token| lone_share(token).unwrap_or(token).to_owned());
+        self.by_plain.extend(owner.map(|owner| (owner, 0)));
         self.overtaking = value;
     }
 
@@ -351,7 +353,7 @@ impl Watch {
             Plain::Set if is_taken => {
                 self.granted.insert(owner.to_owned(), granted);
                 self.thefts.taken(owner);
-                self.by_plain.insert(owner.to_owned());
+                self.by_plain.insert(owner.to_owned(), 0);
                 if !before.line.is_empty() {
                     self.overtaking = Some(token.to_string());
                 }
@@ -372,7 +374,10 @@ impl Watch {
             }
             Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
                 let last = before.raw_counter().unwrap_or(0) + block;
-                if self.by_plain.contains(owner) && keeps {
+                if let Some(first) = self.by_plain.get_mut(owner) {
+                    *first = last + 1 - block;
+                }
+                if self.by_plain.contains_key(owner) && keeps {
                     // Each of several locks has one of the fences.
                     let own = if several { last + 1 - block + place as u64 } else { last };
                     self.reserved.insert(owner.to_owned(), own);
@@ -386,8 +391,10 @@ impl Watch {
             }
             Plain::Incrby => before.clone(),
             Plain::Mget => {
-                if self.by_plain.contains(owner) && (before.waiting || !keeps) {
-                    self.void.insert(owner.to_owned());
+                let taken = self.by_plain.get(owner).filter(|_| before.waiting || !keeps);
+                if let Some(first) = taken.copied() {
+                    let void = self.void.entry(owner.to_owned()).or_insert(first);
+                    *void = first.min(*void);
                 }
                 before.clone()
             }
