@@ -30,10 +30,7 @@ export const SCENARIOS = {
 };
 
 async function openYardstick(url) {
-  const peer = await PEERS.find((each) => each.id === YARDSTICK).open(url);
-  return loop(namesFor(YARDSTICK, 64), 64, async (name) =>
-    peer.release(name, await peer.acquire(name)),
-  );
+  return loopOfPeer(await PEERS.find((each) => each.id === YARDSTICK).open(url), YARDSTICK);
 }
 
 async function openLocks(url, level) {
@@ -45,7 +42,10 @@ async function openLocks(url, level) {
 }
 
 async function openPairsOfDropIn(url, id) {
-  const peer = await openDropIn(id, 'dropIn', [url]);
+  return loopOfPeer(await openDropIn(id, 'dropIn', [url]), id);
+}
+
+function loopOfPeer(peer, id) {
   return loop(namesFor(id, 64), 64, async (name) => peer.release(name, await peer.acquire(name)));
 }
 
