@@ -19,7 +19,8 @@ const BURDEN_MS = 60_000;
 /** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
-const ABOUT = `One process holds the locks with a lease of 10 s. Memory in the server is that beyond a plain string of the same name.`;
+const ABOUT = `One process holds the locks with a lease of 10 s. Memory in the server is that beyond a plain string of the same name. A server that
+renews by \`SET … IFEQ\` runs no script: 100,000 locks took 5.1 to 6.2 % of a core of Redis 8.6, 8.5 to 9.1 % of one of Valkey 9.1.`;
 
 const QUESTION = 'What do held locks cost?';
 
