@@ -22,8 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Whoever keeps or ends what it has is refused so often in a row at most, while its keys can be reached: by MOVED, ASK,
-/// TRYAGAIN, ASK for the keys of its share, TRYAGAIN, and ASK for the lock's own key. An extension may be under way beside
-/// a release.
+/// TRYAGAIN, ASK for the keys of its share, TRYAGAIN, and ASK for the lock's own key; the renewal may be under way beside.
 const REFUSED_MAX: usize = 9;
 
 pub(super) struct Member {
@@ -449,12 +448,13 @@ impl World {
         };
         let counts = refused && !member.cluster.is_out_of_reach(self.now, call.keys());
         let has = counts && self.has_something(call);
+        let asking = self.asking(call.token());
         let Some(member) = &mut self.member else { return };
         if has && let Err(failure) = reply {
             let (token, script) = (call.token(), call.script());
             let refused = member.refused.entry(token.clone()).or_default();
             refused.push((member.front, script, failure.clone()));
-            let few = refused.len() < REFUSED_MAX;
+            let few = refused.len() < REFUSED_MAX * asking.max(1);
             assert!(few, "{token} does not get through while its slot moves: {refused:?}");
         } else if !counts {
             member.refused.remove(call.token());
@@ -481,6 +481,14 @@ impl World {
             | Call::Release { .. } => holds,
             _ => false,
         }
+    }
+
+    /// How many extensions and releases are under way for what a token has.
+    fn asking(&self, token: &Token) -> usize {
+        let shots = self.machine.one_shots.values();
+        let extensions = shots.filter(|it| it.extends().is_some() && it.call.token() == token);
+        let releases = self.machine.releases.values().filter(|it| it.is_of(token));
+        extensions.count() + releases.count()
     }
 
     fn has_lease(&self, token: &Token) -> bool {

@@ -427,7 +427,7 @@ impl Server {
     /// Expects that nobody releases this token's locks, until `give_up`.
     pub(super) fn note_left_to_expire(&self, token: &str) {
         for watched in &mut self.0.borrow_mut().watched {
-            watched.watch.thefts.left_to_expire.insert(token.to_owned());
+            watched.watch.thefts.left_to_expire.insert(token.to_owned(), false);
         }
     }
 

@@ -29,8 +29,9 @@ pub(super) struct Thefts {
     pub(super) adopted: BTreeSet<String>,
     /// The server has lost data, so a victim may have its lock back.
     pub(super) forgotten: bool,
-    /// The tokens of locks that are left to expire: only their callers release them.
-    pub(super) left_to_expire: BTreeSet<String>,
+    /// The tokens of locks that are left to expire, and whether they have had theirs since: only their callers release them
+    /// before their leases end.
+    pub(super) left_to_expire: BTreeMap<String, bool>,
 }
 
 impl Executed<'_> {
@@ -74,6 +75,9 @@ impl Thefts {
 
     pub(super) fn judge(&mut self, done: &Executed<'_>) -> Result<(), String> {
         self.calls += 1;
+        // What a late request gets for it after that is given back.
+        let lasts = |token: &String| done.before.held_ms(token).is_some();
+        self.left_to_expire.retain(|token, has| !*has || lasts(token));
         if done.is_theft() && !self.forgotten {
             self.theft_is_right(done)?;
         }
@@ -84,7 +88,7 @@ impl Thefts {
         let token = done.token();
         // After an adoption a late request may be granted the lock for a token that no caller uses any more.
         let is_adopted = self.adopted.contains(token);
-        let left = done.gives_up() && self.left_to_expire.contains(token) && !is_adopted;
+        let left = done.gives_up() && self.left_to_expire.contains_key(token) && !is_adopted;
         let owned = done.before.held_ms(token).is_some() && !self.victims.contains_key(token);
         expect(
             !(left && owned),
@@ -133,6 +137,9 @@ impl Thefts {
             let since = self.since.get(adopted.unwrap_or(holder)).copied().unwrap_or(self.calls);
             self.since.entry(holder.to_owned()).or_insert(since);
             self.had.insert(holder.to_owned());
+            if let Some(has) = self.left_to_expire.get_mut(holder) {
+                *has = true;
+            }
         }
     }
 }
