@@ -5,6 +5,7 @@ use super::simulator::{Kind, Simulation};
 use super::watch::Granted;
 use crate::machine::LeaseId;
 use crate::protocol::{LockKeys, Mono, Token};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -120,13 +121,15 @@ impl Simulation {
         self.grants(token).max_by_key(|(_, granted)| granted.number)
     }
 
-    /// The latest grant of a token that reserved `fence`. Another master may have granted the lock to the same token, by
-    /// a request that was lost, and later: plain commands that took it in vain there say nothing about this grant.
+    /// The grant of a token that reserved `fence`. Another master may have granted the lock to the same token as well, and
+    /// later, with greater fences, by a message or a request that was lost; and plain commands that took it in vain there say
+    /// nothing about this grant.
     fn granted_with(&self, token: &Token, fence: u64) -> Option<(usize, Granted)> {
-        let reserved = |place: &usize| self.servers[*place].reserved(token.as_str());
-        let may = |(place, _): &(usize, Granted)| reserved(place).is_none_or(|last| fence <= last);
-        let granted = self.grants(token).filter(may).max_by_key(|(place, granted)| {
-            (!self.servers[*place].is_void(token.as_str(), fence), granted.number)
+        let reserved = |place: usize| self.servers[place].reserved(token.as_str());
+        let may = |(place, _): &(usize, Granted)| reserved(*place).is_none_or(|last| fence <= last);
+        let granted = self.grants(token).filter(may).min_by_key(|(place, granted)| {
+            let is_void = self.servers[*place].is_void(token.as_str(), fence);
+            (is_void, reserved(*place).unwrap_or(u64::MAX), Reverse(granted.number))
         });
         // After a loss of the counter, the fences that were reserved are unknown.
         granted.or_else(|| self.granted(token))
