@@ -3,7 +3,13 @@ import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
 import { Name } from './name.js';
-import { type Checked, checkOptions, type HolderOptions, type Share } from './options.js';
+import {
+  type Checked,
+  checkOptions,
+  type HolderOptions,
+  newIdentifier,
+  type Share,
+} from './options.js';
 import { type Acts, Possession } from './possession.js';
 import { Taking, type Terms } from './taking.js';
 import { Turns } from './turns.js';
@@ -83,7 +89,10 @@ export abstract class Lock {
       limit === undefined ? {} : { mode: 'shared', limit, ...(permits ? { permits } : {}) };
     const checked = checkOptions(options);
     const connection = Connection.of(clients);
-    const name = new Name(share, checked);
+    const { identifier, identifierSuffix: suffix } = checked;
+    // Whoever has a way of his own to name holders looks for the name in Redis: a token of the manager is none.
+    const isOwn = suffix !== '' || this.getIdentifier !== Lock.prototype.getIdentifier;
+    const name = new Name(share, identifier ?? (isOwn ? this.getIdentifier(suffix) : undefined));
     const possession = new Possession(checked.acquiredExternally, this, ACTS, checked);
     this.#share = share;
     this.#options = checked;
@@ -97,6 +106,11 @@ export abstract class Lock {
   /** The name of the holder. With `acquiredExternally` another process can take over the lock by it. */
   get identifier(): string {
     return this.#name.tell(this._key, this.#possession.hold);
+  }
+
+  /** A new name for a holder, which a subclass may replace: the constructor calls it then. */
+  getIdentifier(identifierSuffix?: string): string {
+    return newIdentifier(identifierSuffix);
   }
 
   /** The same as `identifier`, for subclasses. */

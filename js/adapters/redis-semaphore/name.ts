@@ -10,16 +10,12 @@ import type { SharedHold } from './shared-hold.js';
  */
 export class Name {
   readonly #share: Share;
-  readonly #suffix: string;
   #text: string | undefined;
 
-  constructor(
-    share: Share,
-    given: { readonly identifier: string | undefined; readonly identifierSuffix: string },
-  ) {
+  /** `text`: the name that others may know, or will look for. */
+  constructor(share: Share, text: string | undefined) {
     this.#share = share;
-    this.#suffix = given.identifierSuffix;
-    this.#text = given.identifier;
+    this.#text = text;
   }
 
   /** The value in Redis, once others may know the name. */
@@ -33,7 +29,7 @@ export class Name {
 
   /** Tells the name to a caller: that of `hold`, or a new one, if it has none yet. */
   tell(key: string, hold: SharedHold | undefined): string {
-    this.#text ??= tokenOf(hold) ?? newIdentifier(this.#suffix);
+    this.#text ??= tokenOf(hold) ?? newIdentifier();
     this.show(key, hold);
     return this.#text;
   }

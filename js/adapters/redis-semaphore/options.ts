@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { show } from '../../base/checks.js';
 import { argumentError } from '../../base/errors.js';
 import { clientOf, termsOf, writeToken } from '../../base/tokens.js';
-import { leaseOf } from '../redlock/settings.js';
+import { leaseOf, readText } from '../redlock/settings.js';
 
 /** Times of a lock, in ms. */
 export interface TimeoutOptions {
@@ -107,19 +107,15 @@ export interface Checked {
   readonly refreshInterval: number;
 }
 
-/** Without this check what is no number would be read as another choice: not to renew, or not to wait. */
-function checkNumber(value: unknown, name: string): void {
-  if (value === undefined || (typeof value === 'number' && !Number.isNaN(value))) return;
+/**
+ * Without this check what is no number would be read as another choice: not to renew, or not to wait. A variable of the
+ * environment is a text, which redis-semaphore takes for the number that it says.
+ */
+function readNumber(value: unknown, name: string, byDefault: number): number {
+  if (value === undefined) return byDefault;
+  const number = readText(value);
+  if (typeof number === 'number' && !Number.isNaN(number)) return number;
   throw argumentError('ERR_INVALID_ARG_TYPE', `"${name}" must be a number, got ${show(value)}`);
-}
-
-/** Each by its name: to read a property whose name is a variable takes V8 as long as all the rest. */
-function checkNumbers(options: HolderOptions): void {
-  checkNumber(options.acquireAttemptsLimit, 'acquireAttemptsLimit');
-  checkNumber(options.acquireTimeout, 'acquireTimeout');
-  checkNumber(options.lockTimeout, 'lockTimeout');
-  checkNumber(options.refreshInterval, 'refreshInterval');
-  checkNumber(options.retryInterval, 'retryInterval');
 }
 
 /** @internal */
@@ -134,13 +130,19 @@ export function checkOptions(options: HolderOptions = {}): Checked {
   if (taken !== undefined && (identifier !== undefined || acquiredExternally)) {
     throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
   }
-  checkNumbers(options);
-  const { lockTimeout: lease = defaultTimeoutOptions.lockTimeout } = options;
-  const lockTimeout = leaseOf(lease);
-  const { acquireTimeout = defaultTimeoutOptions.acquireTimeout } = options;
-  const { retryInterval = defaultTimeoutOptions.retryInterval } = options;
-  const { acquireAttemptsLimit: limit = defaultTimeoutOptions.acquireAttemptsLimit } = options;
-  const { refreshInterval = Math.round(lockTimeout * 0.8) } = options;
+  // Each by its name: to read a property whose name is a variable takes V8 as long as all the rest.
+  const byDefault = defaultTimeoutOptions;
+  const limit = readNumber(
+    options.acquireAttemptsLimit,
+    'acquireAttemptsLimit',
+    byDefault.acquireAttemptsLimit,
+  );
+  const { acquireTimeout: timeout, lockTimeout: lease, retryInterval: interval } = options;
+  const acquireTimeout = readNumber(timeout, 'acquireTimeout', byDefault.acquireTimeout);
+  const lockTimeout = leaseOf(readNumber(lease, 'lockTimeout', byDefault.lockTimeout));
+  const retryInterval = readNumber(interval, 'retryInterval', byDefault.retryInterval);
+  const refreshDefault = Math.round(lockTimeout * 0.8);
+  const refreshInterval = readNumber(options.refreshInterval, 'refreshInterval', refreshDefault);
   const retries = { interval: retryInterval, wait: acquireTimeout, limit };
   const wait = Math.ceil(limit === 1 ? 0 : Math.min(acquireTimeout, (limit - 1) * retryInterval));
   return {
@@ -165,7 +167,7 @@ export interface Share {
 }
 
 /** A new UUID, with a suffix for people. @internal */
-export function newIdentifier(suffix: string): string {
+export function newIdentifier(suffix = ''): string {
   return suffix === '' ? randomUUID() : `${randomUUID()}-${suffix}`;
 }
 

@@ -151,7 +151,10 @@ export class SharedHold implements Hold {
       this.#permits = undefined;
       return permits.giveBack(held, this.#passes) ?? PASSED;
     }
-    const released = this.#lock.release();
+    // The lease of this one may be over, and that of an object which took the lock over be not.
+    const lock =
+      [this, ...namesakes].map((each) => each.#lock).find(({ held }) => held) ?? this.#lock;
+    const released = lock.release();
     // The release is sent first: the next object that asks finds room at the server.
     this.#free();
     for (const namesake of namesakes) namesake.#free();

@@ -134,6 +134,11 @@ export function validFor(duration: number): number {
   return duration - Math.round(DRIFT_FACTOR * duration) - 2;
 }
 
+/** The number that a text says, as of a variable of the environment; anything else as it is. @internal */
+export function readText(value: unknown): unknown {
+  return typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+}
+
 /** Checks a duration, and answers the lease that stands for it. @internal */
 export function checkDuration(duration: number): number {
   if (Math.floor(duration) !== duration) {

@@ -53,6 +53,57 @@ for (const name of ['redis-semaphore', 'holdfast/redis-semaphore']) {
     assert.equal(await three.server.admin.exists('mutex:twice'), 0);
   });
 
+  test(`${name}: a mutex that was taken over is released by the object whose lease is over, too`, async () => {
+    const options = { identifier: 'job 17', refreshInterval: 0 };
+    const first = new Mutex(client(), 'longer', { ...options, lockTimeout: 200 });
+    await first.acquire();
+    const takeOver = { ...options, acquiredExternally: true as const, lockTimeout: 60_000 };
+    const second = new Mutex(client(), 'longer', takeOver);
+    await second.acquire();
+    await sleep(300);
+    await first.release();
+    assert.equal(await three.server.admin.exists('mutex:longer'), 0);
+    await second.release();
+  });
+
+  test(`${name}: a holder's name has its suffix in Redis, or is what a subclass makes`, async () => {
+    const { admin } = three.server;
+    class Named extends Mutex {
+      override getIdentifier() {
+        return 'made by a subclass';
+      }
+    }
+    const suffixed = new Mutex(client(), 'suffixed', { identifierSuffix: 'host-7' });
+    await suffixed.acquire();
+    assert.match(`${await admin.get('mutex:suffixed')}`, /-host-7$/);
+    assert.equal(suffixed.identifier, await admin.get('mutex:suffixed'));
+    await suffixed.release();
+    const named = new Named(client(), 'named');
+    await named.acquire();
+    assert.equal(await admin.get('mutex:named'), 'made by a subclass');
+    await named.release();
+  });
+
+  test(`${name}: a lease may be a text, as of the environment`, async () => {
+    const mutex = new Mutex(client(), 'text', { lockTimeout: '5000' } as object);
+    await mutex.acquire();
+    const left = await three.server.admin.pttl('mutex:text');
+    assert.ok(left > 0 && left <= 5_000, `${left} ms`);
+    await mutex.release();
+  });
+
+  test(`${name}: what comes after the end of its client gets no mutex`, async () => {
+    const own = client();
+    const mutex = new Mutex(own, 'ended', once);
+    await mutex.acquire();
+    await mutex.release();
+    own.disconnect();
+    await until(() => own.status === 'end', 'the end of the client');
+    await assert.rejects(mutex.acquire());
+    assert.equal(mutex.isAcquired, false);
+    assert.equal(await three.server.admin.exists('mutex:ended'), 0);
+  });
+
   test(`${name}: a mutex is held again and again under its identifier`, async () => {
     const mutex = new Mutex(client(), 'again', { identifier: 'job 7' });
     for (let round = 0; round < 5; round += 1) {
@@ -227,6 +278,20 @@ test('what is lost under an identifier on several servers is free on all when th
   const lose = () => Promise.all(others.map((each) => each.admin.del('mutex:lost')));
   await until(async () => (await lose()) && left !== undefined, 'the loss');
   assert.equal(await left, 0);
+});
+
+test('every time may be a text', async () => {
+  const { Mutex, TimeoutError } = require('holdfast/redis-semaphore') as typeof Drop;
+  const holder = new Mutex(client(), 'text');
+  await holder.acquire();
+  for (const times of [{ acquireTimeout: '60' }, { acquireAttemptsLimit: '3' }]) {
+    await assert.rejects(new Mutex(client(), 'text', times as object).acquire(), TimeoutError);
+  }
+  assert.throws(
+    () => new Mutex(client(), 'text', { lockTimeout: 'long' } as object),
+    /"lockTimeout"/,
+  );
+  await holder.release();
 });
 
 test('under an identifier on several servers, each attempt and the timeout count', async () => {
