@@ -100,8 +100,18 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/options.ts',
-      was: 'refreshInterval = Math.round(lockTimeout * 0.8)',
-      becomes: 'refreshInterval = 0',
+      was: 'refreshDefault = Math.round(lockTimeout * 0.8)',
+      becomes: 'refreshDefault = 0',
+    },
+    {
+      file: 'js/adapters/redis-semaphore/shared-hold.ts',
+      was: '.find(({ held }) => held) ?? this.#lock',
+      becomes: '.at(0) ?? this.#lock',
+    },
+    {
+      file: 'js/adapters/redis-semaphore/lock.ts',
+      was: "suffix !== '' || this.getIdentifier",
+      becomes: 'this.getIdentifier',
     },
     {
       file: 'js/adapters/redis-semaphore/options.ts',

@@ -17,29 +17,44 @@ export default {
     },
     {
       file: INDEX,
-      was: '    if (!held.held) throw this.#failed(resources, [], lossOf(held));\n',
+      was: '    if (isLost(held)) throw failed(held && lossOf(held));\n',
       becomes: '',
     },
     {
       file: INDEX,
-      was: '    } catch (error) {\n      await held.release().catch(() => {});\n      throw error;\n    }\n    if (!held.held) failure',
+      was: '      await this.release(lock).catch(() => {});\n      throw error;\n    }\n    if (isLost(held)) failure',
       becomes:
-        '    } catch (error) {\n      await held.release();\n      throw error;\n    }\n    if (!held.held) failure',
+        '      await this.release(lock);\n      throw error;\n    }\n    if (isLost(held)) failure',
     },
     {
       file: INDEX,
-      was: 'if (!isUnreachable(error)) failure ??=',
+      was: 'if (!isUnreachable(known.cause)) failure ??=',
       becomes: 'failure ??=',
     },
     {
       file: INDEX,
-      was: 'if (!isUnreachable(error)) failure ??=',
-      becomes: 'if (isUnreachable(error)) failure ??=',
+      was: 'if (!isUnreachable(known.cause)) failure ??=',
+      becomes: 'if (isUnreachable(known.cause)) failure ??=',
     },
     {
       file: INDEX,
-      was: '(await this.#attempt(names.length, settings, take)).result',
-      becomes: '(await this.#attempt(names.length, this.settings, take)).result',
+      was: '{ ...given, [RENEWED]: true }',
+      becomes: '{ [RENEWED]: true }',
+    },
+    {
+      file: INDEX,
+      was: 'held !== undefined && isReleased(held)',
+      becomes: 'held !== undefined',
+    },
+    {
+      file: INDEX,
+      was: 'held !== undefined && isReleased(held)',
+      becomes: 'false',
+    },
+    {
+      file: 'js/adapters/redlock/connection.ts',
+      was: 'if (ended * 2 >= this.#clients.length) return',
+      becomes: 'if (ended > this.#clients.length) return',
     },
     {
       file: 'js/adapters/redlock/connection.ts',

@@ -104,9 +104,14 @@ export class Connection {
    * The manager, connected on first use. The next call tries again if it could not connect.
    *
    * @throws TypeError if a client does not reveal its connection, or if holdfast cannot connect in the same way.
+   * @throws LockClosedError if so many of the clients have ended that the others are no majority.
    */
   open(): Promise<Open> {
-    return this.#opening ?? this.#begin();
+    if (this.#opening !== undefined) return this.#opening;
+    // As with the originals, whose commands fail then: what comes late in a shutdown must not take a lock.
+    const ended = this.#clients.filter(isEnded).length;
+    if (ended * 2 >= this.#clients.length) return Promise.reject(new LockClosedError(ENDED));
+    return this.#begin();
   }
 
   #begin(): Promise<Open> {
@@ -182,6 +187,7 @@ export class Connection {
     const listeners = this.#clients.map((client) => {
       const listener = () => {
         ended.add(client);
+        closed.add(client);
         if (ended.size * 2 >= this.#clients.length) void this.close();
       };
       (client as Ending | null)?.once?.('end', listener);
@@ -239,6 +245,18 @@ async function leave({ shared, user, holds, manager, requests, end }: Use): Prom
 
 /** Ends the uses of connections that were collected before their clients have ended. */
 const collected = new FinalizationRegistry<Use>((use) => void leave(use));
+
+/** The clients that have been seen to end. */
+const closed = new WeakSet<Client>();
+
+/** Whether a client has ended, and is not connected again. One of node-redis that was never connected may be before its locks. */
+function isEnded(client: Client): boolean {
+  const { status, isOpen } = (client ?? {}) as {
+    readonly status?: unknown;
+    readonly isOpen?: unknown;
+  };
+  return status === 'end' || (isOpen === false && closed.has(client));
+}
 
 const ENDED = "the service's clients were closed; locks need clients that are open";
 

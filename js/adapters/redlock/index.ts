@@ -74,6 +74,7 @@ interface Attempt {
 let heldOf: (lock: Lock) => Taken | undefined;
 let setHeld: (lock: Lock, held: Taken, client: string) => void;
 let readValue: (lock: Lock) => string;
+let setValue: (lock: Lock, value: string) => void;
 
 /**
  * The value is not read before a caller reads it: a token that others may know cannot be that of the next holder in this
@@ -84,6 +85,10 @@ const VALUE: PropertyDescriptor & ThisType<Lock> = {
   enumerable: true,
   get() {
     return readValue(this);
+  },
+  // The original's is a plain property, which code that copies or changes locks sets.
+  set(value: string) {
+    setValue(this, value);
   },
 };
 
@@ -142,6 +147,10 @@ export class Lock {
       }
       return lock.#value;
     };
+    setValue = (lock, value) => {
+      if (value !== readValue(lock)) lock.#held = undefined;
+      lock.#value = value;
+    };
   }
 
   /** Releases the lock: `redlock.release(lock)`. */
@@ -163,6 +172,13 @@ const ATTEMPTS_LISTED_MAX = 100_000;
 
 /** The label of the connection, in each token. */
 const LABEL = writeLabel(defaultLabel());
+
+/** Among the settings of an acquire: the lock is renewed, for `using`. A method that replaces `acquire` passes it on. */
+const RENEWED = Symbol('renewed');
+
+interface Renewed {
+  readonly [RENEWED]: true;
+}
 
 /** The part of its duration that a lock must have left: one that was handed off may have less, and is extended. */
 const WHOLE = 0.9;
@@ -254,7 +270,7 @@ export class Redlock extends EventEmitter {
     const lease = checkDuration(duration);
     const names = checkResources(resources);
     const chosen = this.#chosen(settings);
-    const terms = { ttl: lease, renew: false };
+    const terms = { ttl: lease, renew: settings !== undefined && RENEWED in settings };
     const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
     const { result, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(result.remaining, lease, chosen);
@@ -276,7 +292,6 @@ export class Redlock extends EventEmitter {
    * ```
    */
   async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
-    const expired = lock.expiration < Date.now();
     lock.expiration = 0;
     const held = heldOf(lock);
     try {
@@ -286,16 +301,20 @@ export class Redlock extends EventEmitter {
     } catch (error) {
       throw this.#failed(countOf(lock), [], error);
     }
-    return this.#releaseLost(lock, held !== undefined && expired);
+    return this.#releaseLost(lock, held);
   }
 
-  /** Releases a lock that this process does not hold. If it `isOver`, it was held here, and has expired. */
-  async #releaseLost(lock: Lock, isOver: boolean): Promise<ExecutionResult> {
+  /**
+   * Releases a lock that this process does not hold. One that has expired here may have been extended elsewhere by its value;
+   * but the value of one that was released here may be that of the next holder.
+   */
+  async #releaseLost(lock: Lock, held: Taken | undefined): Promise<ExecutionResult> {
     const count = countOf(lock);
     try {
-      const stats = isOver
-        ? releasedOf(this.clients, 0, count)
-        : await releaseByValue(lock, this.#place, async () => (await this.#open()).manager);
+      const stats =
+        held !== undefined && isReleased(held)
+          ? releasedOf(this.clients, 0, count)
+          : await releaseByValue(lock, this.#place, async () => (await this.#open()).manager);
       return { attempts: [this.#tell(stats)] };
     } catch (error) {
       throw this.#failed(count, [], error);
@@ -366,7 +385,7 @@ export class Redlock extends EventEmitter {
     routine: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T>;
   async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
-    const lease = checkDuration(duration);
+    checkDuration(duration);
     const given = typeof rest[0] === 'function' ? undefined : (rest[0] as Partial<Settings>);
     const routine = rest[1] ?? rest[0];
     const settings = this.#chosen(given);
@@ -376,43 +395,42 @@ export class Redlock extends EventEmitter {
         'A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.',
       );
     }
-    const names = checkResources(resources);
-    const terms = { ttl: lease, renew: true };
-    const take = (wait: number | null, attempt: Attempt) => this.#take(names, terms, wait, attempt);
-    const { held } = (await this.#attempt(names.length, settings, take)).result;
+    // By its own methods, which services wrap and tests spy on.
+    const chosen: Partial<Settings> & Renewed = { ...given, [RENEWED]: true };
+    const lock = await this.acquire(resources, duration, chosen);
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
-    return this.#connection.during(() => this.#runUnder(held, names.length, run));
+    return this.#connection.during(() => this.#runUnder(lock, run));
   }
 
-  async #runUnder<T>(
-    held: Taken,
-    resources: number,
-    routine: (signal: RedlockAbortSignal) => Promise<T>,
-  ): Promise<T> {
-    if (!held.held) throw this.#failed(resources, [], lossOf(held));
+  async #runUnder<T>(lock: Lock, routine: (signal: RedlockAbortSignal) => Promise<T>): Promise<T> {
+    const held = heldOf(lock);
+    const failed = (cause: unknown) => this.#failed(countOf(lock), [], cause);
+    if (isLost(held)) throw failed(held && lossOf(held));
     const controller = new AbortController();
-    const { signal: lost } = held;
-    const signal: RedlockAbortSignal = noticing(controller.signal, () => void lost.aborted);
+    const lost = held?.signal;
+    const signal: RedlockAbortSignal = noticing(controller.signal, () => void lost?.aborted);
     let failure: ExecutionError | undefined;
     const lose = () => {
-      failure = this.#failed(resources, [], lost.reason);
+      failure = failed(lost?.reason);
       signal.error = failure;
       controller.abort();
     };
-    lost.addEventListener('abort', lose, { once: true });
+    lost?.addEventListener('abort', lose, { once: true });
     let result: T;
     try {
       result = await routine(signal);
     } catch (error) {
-      await held.release().catch(() => {});
+      await this.release(lock).catch(() => {});
       throw error;
     }
-    if (!held.held) failure ??= this.#failed(resources, [], lossOf(held));
+    if (isLost(held)) failure ??= failed(held && lossOf(held));
     try {
-      await held.release();
+      // What is lost is told already, and the end of the clients ends no routine.
+      await (failure === undefined && !this.#ended ? this.release(lock) : held?.release());
     } catch (error) {
+      const known = error instanceof ExecutionError ? error : failed(error);
       // The routine has done its work, and the core repeats the release.
-      if (!isUnreachable(error)) failure ??= this.#failed(resources, [], error);
+      if (!isUnreachable(known.cause)) failure ??= known;
     }
     if (failure === undefined) return result;
     throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
@@ -619,6 +637,17 @@ function lossOf(held: Taken): unknown {
     return error;
   }
   return held.signal.reason;
+}
+
+/** Whether a lock of this process is held no more. */
+function isLost(held: Taken | undefined): boolean {
+  return held !== undefined && !held.held;
+}
+
+/** Whether a lock was released before its end. */
+function isReleased(held: Taken): boolean {
+  const loss = lossOf(held);
+  return loss instanceof LockLostError && loss.reason === 'released';
 }
 
 /** Whether an error is about an argument, and not about a server or the connection. */

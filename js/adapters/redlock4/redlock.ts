@@ -7,7 +7,7 @@ import {
   Lock as InnerLock,
   ResourceLockedError,
 } from '../redlock/index.js';
-import { withDefaults } from '../redlock/settings.js';
+import { readText, withDefaults } from '../redlock/settings.js';
 import { LockError } from './errors.js';
 import { Answer, type Callback, Disposer } from './promise.js';
 
@@ -327,7 +327,8 @@ export class Redlock extends EventEmitter {
     const retryDelay = options?.retryDelay || this.retryDelay;
     const settings = options && { retryCount, retryDelay };
     try {
-      const inner = await this.#redlock.acquire(resource, ttl, settings);
+      const duration = readText(ttl) as number;
+      const inner = await this.#redlock.acquire(resource, duration, settings);
       const { expiration, attempts } = inner;
       const left = retryCount - attempts.length;
       const lock = new Lock(this, resource, null, expiration, attempts.length, left);
@@ -361,7 +362,7 @@ export class Redlock extends EventEmitter {
       throw new LockError(message, 0);
     }
     try {
-      const extended = await this.#redlock.extend(this.#innerOf(lock), ttl);
+      const extended = await this.#redlock.extend(this.#innerOf(lock), readText(ttl) as number);
       lock.expiration = extended.expiration;
       setInner(lock, extended);
       return lock;

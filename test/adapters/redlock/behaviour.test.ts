@@ -46,6 +46,73 @@ for (const name of [OLD, NEW]) {
     }
   });
 
+  test(`${name}: the first object releases a lock that another has extended past its lease`, async () => {
+    const redlock = open();
+    const { admin } = three.server;
+    const first = await redlock.acquire(['kept'], 200);
+    const other = new Lock(redlock, ['kept'], first.value, [], first.expiration);
+    await other.extend(LONG_MS);
+    await until(() => first.expiration < Date.now(), 'the end of its own lease');
+    await first.release();
+    assert.equal(await admin.exists('kept'), 0);
+  });
+
+  test(`${name}: a lock that was released twice is not the next holder's`, async () => {
+    const redlock = open({ retryCount: 20, retryDelay: 20 });
+    const first = await redlock.acquire(['twice'], LONG_MS);
+    const extended = await redlock.extend(first, LONG_MS);
+    const next = redlock.acquire(['twice'], LONG_MS);
+    await first.release();
+    const { value } = await next;
+    // The original rejects, and the drop-in reports it.
+    await extended.release().catch(() => {});
+    assert.equal(await three.server.admin.get('twice'), value);
+    await (await next).release();
+  });
+
+  test(`${name}: using calls the methods that a service has replaced`, async () => {
+    const calls: string[] = [];
+    class Counting extends Redlock {
+      override acquire(...args: Parameters<Redlock['acquire']>) {
+        calls.push('acquire');
+        return super.acquire(...args);
+      }
+      override release(...args: Parameters<Redlock['release']>) {
+        calls.push('release');
+        return super.release(...args);
+      }
+    }
+    const redlock = new Counting([client()]);
+    assert.equal(await redlock.using(['counted'], 1_000, async () => 'run'), 'run');
+    assert.deepEqual(calls, ['acquire', 'release']);
+    const failure = new Error('of the routine');
+    const failing = redlock.using(['counted'], 1_000, () => Promise.reject(failure));
+    await assert.rejects(failing, failure);
+    assert.deepEqual(calls, ['acquire', 'release', 'acquire', 'release']);
+    assert.equal(await three.server.admin.exists('counted'), 0);
+  });
+
+  test(`${name}: the value of a lock is a property that can be set`, async () => {
+    const redlock = open(once);
+    const lock = await redlock.acquire(['named'], LONG_MS);
+    const copy = Object.assign(new Lock(redlock, [], '', [], 0), lock);
+    assert.equal(copy.value, lock.value);
+    await copy.release();
+    assert.equal(await three.server.admin.exists('named'), 0);
+  });
+
+  test(`${name}: what comes after the end of its client gets no lock`, async () => {
+    const own = client();
+    const redlock = new Redlock([own], once);
+    await (await redlock.acquire(['ended'], 1_000)).release();
+    await own.quit();
+    await until(() => own.status === 'end', 'the end of the client');
+    await assert.rejects(redlock.acquire(['ended'], LONG_MS), ExecutionError);
+    assert.equal(await three.server.admin.exists('ended'), 0);
+    await own.connect();
+    await (await redlock.acquire(['ended'], 1_000)).release();
+  });
+
   test(`${name}: at least one client, from whatever can be iterated, each once`, () => {
     const message = 'Redlock must be instantiated with at least one redis client.';
     assert.throws(() => new Redlock([]), { name: 'Error', message });

@@ -43,6 +43,22 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
   const Redlock4 = require(name) as typeof Redlock;
   const open = (options: object = {}) => new Redlock4([client()], options);
 
+  test(`${name}: a lease may be a text, as of the environment`, async () => {
+    const lock = await open().lock('text', '60000' as never);
+    assert.ok((await three.server.admin.pttl('text')) > 50_000);
+    await lock.unlock();
+  });
+
+  test(`${name}: the first object releases a lock that another has extended past its lease`, async () => {
+    const redlock = open();
+    const { admin } = three.server;
+    const lock = await redlock.lock('kept', 200);
+    await admin.pexpire('kept', LONG_MS);
+    await until(() => lock.expiration < Date.now(), 'the end of its own lease');
+    await lock.unlock();
+    assert.equal(await admin.exists('kept'), 0);
+  });
+
   test(`${name}: a lock is the key and its value, for as long as was said`, async () => {
     const redlock = open();
     const began = Date.now();
