@@ -17,14 +17,18 @@ export default {
     },
     {
       file: INDEX,
-      was: '    if (isLost(held)) throw failed(held && lossOf(held));\n',
-      becomes: '',
+      was: '    if (failure !== undefined) throw failure;\n    const controller',
+      becomes: '    const controller',
     },
     {
       file: INDEX,
-      was: '      await this.release(lock).catch(() => {});\n      throw error;\n    }\n    if (isLost(held)) failure',
-      becomes:
-        '      await this.release(lock);\n      throw error;\n    }\n    if (isLost(held)) failure',
+      was: 'await release().catch(() => {});',
+      becomes: 'await release();',
+    },
+    {
+      file: INDEX,
+      was: 'this.#ended ? held?.release() : this.release(lock)',
+      becomes: 'this.release(lock)',
     },
     {
       file: INDEX,
@@ -53,13 +57,13 @@ export default {
     },
     {
       file: 'js/adapters/redlock/connection.ts',
-      was: 'if (ended * 2 >= this.#clients.length) return',
+      was: 'if (this.#areTooFew(ended)) return',
       becomes: 'if (ended > this.#clients.length) return',
     },
     {
       file: 'js/adapters/redlock/connection.ts',
-      was: 'ended.size * 2 >= this.#clients.length',
-      becomes: 'ended.size > 0',
+      was: 'ended * 2 >= this.#clients.length',
+      becomes: 'ended > 0',
     },
     {
       file: 'js/adapters/redlock/by-value.ts',

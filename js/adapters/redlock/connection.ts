@@ -110,8 +110,13 @@ export class Connection {
     if (this.#opening !== undefined) return this.#opening;
     // As with the originals, whose commands fail then: what comes late in a shutdown must not take a lock.
     const ended = this.#clients.filter(isEnded).length;
-    if (ended * 2 >= this.#clients.length) return Promise.reject(new LockClosedError(ENDED));
+    if (this.#areTooFew(ended)) return Promise.reject(new LockClosedError(ENDED));
     return this.#begin();
+  }
+
+  /** Whether the clients are no majority without those that have ended. */
+  #areTooFew(ended: number): boolean {
+    return ended * 2 >= this.#clients.length;
   }
 
   #begin(): Promise<Open> {
@@ -188,7 +193,7 @@ export class Connection {
       const listener = () => {
         ended.add(client);
         closed.add(client);
-        if (ended.size * 2 >= this.#clients.length) void this.close();
+        if (this.#areTooFew(ended.size)) void this.close();
       };
       (client as Ending | null)?.once?.('end', listener);
       return () => (client as Ending | null)?.removeListener?.('end', listener);

@@ -405,11 +405,14 @@ export class Redlock extends EventEmitter {
   async #runUnder<T>(lock: Lock, routine: (signal: RedlockAbortSignal) => Promise<T>): Promise<T> {
     const held = heldOf(lock);
     const failed = (cause: unknown) => this.#failed(countOf(lock), [], cause);
-    if (isLost(held)) throw failed(held && lossOf(held));
+    const lossNow = () => (held === undefined || held.held ? undefined : failed(lossOf(held)));
+    // A service may have replaced `release`, by what answers no promise. After `quit` it refuses, and the routine goes on.
+    const release = async () => (this.#ended ? held?.release() : this.release(lock));
+    let failure: ExecutionError | undefined = lossNow();
+    if (failure !== undefined) throw failure;
     const controller = new AbortController();
     const lost = held?.signal;
     const signal: RedlockAbortSignal = noticing(controller.signal, () => void lost?.aborted);
-    let failure: ExecutionError | undefined;
     const lose = () => {
       failure = failed(lost?.reason);
       signal.error = failure;
@@ -420,13 +423,13 @@ export class Redlock extends EventEmitter {
     try {
       result = await routine(signal);
     } catch (error) {
-      await this.release(lock).catch(() => {});
+      await release().catch(() => {});
       throw error;
     }
-    if (isLost(held)) failure ??= failed(held && lossOf(held));
+    failure ??= lossNow();
     try {
-      // What is lost is told already, and the end of the clients ends no routine.
-      await (failure === undefined && !this.#ended ? this.release(lock) : held?.release());
+      // The failure has told of a loss. `release` would report it once more.
+      await (failure === undefined ? release() : held?.release());
     } catch (error) {
       const known = error instanceof ExecutionError ? error : failed(error);
       // The routine has done its work, and the core repeats the release.
@@ -637,11 +640,6 @@ function lossOf(held: Taken): unknown {
     return error;
   }
   return held.signal.reason;
-}
-
-/** Whether a lock of this process is held no more. */
-function isLost(held: Taken | undefined): boolean {
-  return held !== undefined && !held.held;
 }
 
 /** Whether a lock was released before its end. */

@@ -63,6 +63,30 @@ test('beside old code a waiter tries again by itself, as often as the settings s
   assert.equal(await redlock.using(['beside'], 1_000, async () => 'run'), 'run');
 });
 
+test('a routine of using that ends its clients, or whose release was replaced, keeps its own error', async () => {
+  // Another object keeps the manager of both open.
+  const other = open();
+  await (await other.acquire(['other'], LONG_MS)).release();
+  const failure = new Error('of the routine');
+  const ending = open();
+  const run = ending.using(['ending'], LONG_MS, async () => {
+    await ending.quit();
+    throw failure;
+  });
+  await assert.rejects(run, failure);
+  const { admin } = three.server;
+  assert.equal(await admin.exists('ending'), 0);
+  const spied = open();
+  spied.release = (() => undefined) as never;
+  await assert.rejects(
+    spied.using(['spied'], 1_000, () => Promise.reject(failure)),
+    failure,
+  );
+  assert.equal(await spied.using(['spied 2'], 1_000, async () => 'run'), 'run');
+  await spied.quit();
+  await other.quit();
+});
+
 test('a database of its own, as the fork of sesamecare has it: the locks are kept there', async () => {
   const [first, third, last] = [0, 3, 15].map((db) => client(three.server, { db })) as [
     Redis,
