@@ -105,8 +105,8 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/shared-hold.ts',
-      was: '.find(({ held }) => held) ?? this.#lock',
-      becomes: '.at(0) ?? this.#lock',
+      was: '(alive ?? this).#lock.release()',
+      becomes: 'this.#lock.release()',
     },
     {
       file: 'js/adapters/redis-semaphore/lock.ts',

@@ -90,7 +90,7 @@ export abstract class Lock {
     const checked = checkOptions(options);
     const connection = Connection.of(clients);
     const { identifier, identifierSuffix: suffix } = checked;
-    // Whoever has a way of his own to name holders looks for the name in Redis: a token of the manager is none.
+    // Code that gives a suffix, or its own `getIdentifier`, looks for that name in Redis, not for a token of the manager.
     const isOwn = suffix !== '' || this.getIdentifier !== Lock.prototype.getIdentifier;
     const name = new Name(share, identifier ?? (isOwn ? this.getIdentifier(suffix) : undefined));
     const possession = new Possession(checked.acquiredExternally, this, ACTS, checked);

@@ -151,10 +151,10 @@ export class SharedHold implements Hold {
       this.#permits = undefined;
       return permits.giveBack(held, this.#passes) ?? PASSED;
     }
-    // The lease of this one may be over, and that of an object which took the lock over be not.
-    const lock =
-      [this, ...namesakes].map((each) => each.#lock).find(({ held }) => held) ?? this.#lock;
-    const released = lock.release();
+    // Where the lease of this hold is over, an object that took the lock over may still have it.
+    const isOver = namesakes.length > 0 && !this.#lock.held;
+    const alive = isOver ? namesakes.find((each) => each.#lock.held) : undefined;
+    const released = (alive ?? this).#lock.release();
     // The release is sent first: the next object that asks finds room at the server.
     this.#free();
     for (const namesake of namesakes) namesake.#free();

@@ -75,7 +75,8 @@ impl Thefts {
 
     pub(super) fn judge(&mut self, done: &Executed<'_>) -> Result<(), String> {
         self.calls += 1;
-        // What a late request gets for it after that is given back.
+        // Once its lease has ended on the server, the token leaves nothing to expire: a manager may give back what a late
+        // request gets for it.
         let lasts = |token: &String| done.before.held_ms(token).is_some();
         self.left_to_expire.retain(|token, has| !*has || lasts(token));
         if done.is_theft() && !self.forgotten {
