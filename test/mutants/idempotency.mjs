@@ -15,6 +15,21 @@ export default {
     },
     {
       file: 'js/adapters/idempotency/attempt.ts',
+      was: 'await this.#write(JSON.stringify(entry), before).catch(() => {});',
+      becomes: '',
+    },
+    {
+      file: 'js/adapters/idempotency/attempt.ts',
+      was: 'this.#orTakenBack(write, entry, text)',
+      becomes: 'write()',
+    },
+    {
+      file: 'js/adapters/idempotency/attempt.ts',
+      was: 'this.#orTakenBack(() => this.#change(entry), entry, before)',
+      becomes: 'this.#change(entry)',
+    },
+    {
+      file: 'js/adapters/idempotency/attempt.ts',
       was: 'stays so.\n      if (!this.interrupted) await',
       becomes: 'stays so.\n      await',
     },

@@ -238,7 +238,8 @@ export class Attempt implements Idempotency {
     const interrupted = found?.state === 'effects';
     // An earlier attempt may have done its work: that stays so until there is an answer.
     const entry = interrupted ? { ...this.#entry, state: found.state } : this.#entry;
-    if (!(await this.#write(text, entry))) {
+    const write = () => this.#write(text, JSON.stringify(entry));
+    if (!(await this.#orTakenBack(write, entry, text))) {
       return this.begin(await readFrom(this.#settings, this.#id));
     }
     [this.#entry, this.interrupted] = [entry, interrupted];
@@ -247,7 +248,9 @@ export class Attempt implements Idempotency {
 
   async effects(): Promise<void> {
     if (this.#marked || this.#entry.state === 'done') return;
-    if (!(await this.#change({ ...this.#entry, state: 'effects' }))) {
+    const before = JSON.stringify(this.#entry);
+    const entry = { ...this.#entry, state: 'effects' } as const;
+    if (!(await this.#orTakenBack(() => this.#change(entry), entry, before))) {
       const message = `another attempt of the request "${this.key}" has begun, since this one has lost its lock: it must have no effects`;
       throw new StaleFenceError(message, this.#lock.name, { fence: this.fence });
     }
@@ -257,7 +260,10 @@ export class Attempt implements Idempotency {
   /** Replaces the record of this attempt, or removes it. Returns false if there is no such record any more. */
   async #change(to: Entry | undefined): Promise<boolean> {
     let from: string | undefined = JSON.stringify(this.#entry);
-    while (!(await this.#write(from, to))) {
+    const text = to && JSON.stringify(to);
+    // The record of a request that runs must not end before its handler.
+    const least = to?.state === 'done' ? 0 : DAY_MS;
+    while (!(await this.#write(from, text, least))) {
       // `effects` may have changed it without getting the answer.
       from = await readFrom(this.#settings, this.#id);
       if (entryOf(from)?.attempt !== this.#entry.attempt) return false;
@@ -266,13 +272,25 @@ export class Attempt implements Idempotency {
     return true;
   }
 
+  /**
+   * Calls `write`, which writes `entry`. If the store fails, writes `before` in its place, as the handler must not go on:
+   * the store may have written the entry, or may yet do so, since clients of Redis send a command that timed out when
+   * they are connected again. They send in order.
+   */
+  async #orTakenBack(write: () => Promise<boolean>, entry: Entry, before: string | undefined) {
+    try {
+      return await write();
+    } catch (error) {
+      await this.#write(JSON.stringify(entry), before).catch(() => {});
+      throw error;
+    }
+  }
+
   /** Calls the store again if it fails, as when its answer was lost: that changes nothing more. */
-  #write(from: string | undefined, to: Entry | undefined): Promise<boolean> {
-    const text = to && JSON.stringify(to);
-    // The record of a request that runs must not end before its handler.
-    const ttl = Math.max(this.#settings.ttl, to?.state === 'done' ? 0 : DAY_MS);
+  #write(from: string | undefined, to: string | undefined, least = DAY_MS): Promise<boolean> {
+    const ttl = Math.max(this.#settings.ttl, least);
     const write = async () => {
-      const done: unknown = await this.#settings.store.replace(this.#id, from, text, ttl);
+      const done: unknown = await this.#settings.store.replace(this.#id, from, to, ttl);
       if (typeof done === 'boolean') return done;
       const message = `"replace" of the store must return true or false, got ${show(done)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);

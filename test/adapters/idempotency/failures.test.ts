@@ -4,10 +4,18 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, type TestContext, test } from 'node:test';
 import type { LockWarning } from 'holdfast';
-import { type IdempotencyOptions, type IdempotencyStore, memoryStore } from 'holdfast/idempotency';
+import {
+  type IdempotencyOptions,
+  type IdempotencyStore,
+  memoryStore,
+  redisStore,
+} from 'holdfast/idempotency';
 import { measureLocks } from 'holdfast/prometheus';
+import { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
 import { connect, type LockManager } from '../../support/holdfast.js';
+import { FaultProxy } from '../../support/proxy.js';
+import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import { failingStore, gate, type Handler, listener, serve } from './plain.js';
 import { post } from './services.js';
@@ -63,6 +71,12 @@ for (const [title, make, answers, runs] of [
   [
     'the answer to the begin is lost twice',
     () => failingStore('replace', 1, { lost: true, more: 1 }),
+    ['500 Error: the store failed', '201 paid'],
+    1,
+  ],
+  [
+    'the answer to the begin is lost, and then the store fails',
+    () => losingStore(),
     ['500 Error: the store failed', `409 ${UNKNOWN}`],
     0,
   ],
@@ -90,6 +104,21 @@ for (const [title, make, answers, runs] of [
   });
 }
 
+/** A store that loses the answer to its first write, and fails in the three that follow. */
+function losingStore(): IdempotencyStore {
+  const failing = failingStore('replace', 2, { more: 2 });
+  let calls = 0;
+  return {
+    ...failing,
+    async replace(...args) {
+      calls += 1;
+      const done = await failing.replace(...args);
+      if (calls === 1) throw new Error('the store failed');
+      return done;
+    },
+  };
+}
+
 /** A store, the same for a server, and the id of the record that the server has read last. */
 function seenStore() {
   const store = memoryStore();
@@ -102,6 +131,32 @@ function seenStore() {
     },
   };
   return { store, seen, lastId: () => id };
+}
+
+/** A store in Redis, whose commands are on their way from a call of `replace` on, until `deliver` has brought them. */
+async function lateStore(t: TestContext, call: number) {
+  const redis = await RedisServer.start();
+  t.after(() => redis.stop());
+  const proxy = await FaultProxy.start(redis.port);
+  t.after(() => proxy.stop());
+  const client = new Redis(proxy.url, { commandTimeout: 200 });
+  t.after(() => client.disconnect());
+  const late = redisStore(client);
+  let calls = 0;
+  const store: IdempotencyStore = {
+    ...late,
+    replace(...args) {
+      calls += 1;
+      if (calls === call) proxy.hold();
+      return late.replace(...args);
+    },
+  };
+  const deliver = async () => {
+    assert.ok(proxy.deliver() > 0);
+    // The commands of a connection are executed in order.
+    await client.ping();
+  };
+  return { store, deliver };
 }
 
 /** A manager of its own, whose warnings are collected: a manager warns once. */
@@ -169,6 +224,32 @@ test('effects() whose answer was lost fails, and the request runs again after it
   );
   assert.deepEqual([await send(), await send(), await send()], ['503 1', '201 2', '201 2']);
 });
+
+for (const [title, calls, options, runs] of [
+  ['the begin', 1, {}, 1],
+  ['the mark of the effects', 2, { marksEffects: true }, 2],
+] as const) {
+  test(`${title} times out, and comes late by ioredis: the request may be sent again`, {
+    timeout: 30_000,
+  }, async (t) => {
+    const { store, deliver } = await lateStore(t, calls);
+    let count = 0;
+    const send = await start(
+      t,
+      store,
+      async ({ idempotency }, response) => {
+        count += 1;
+        const failed = await idempotency?.effects().catch(() => true);
+        response.writeHead(failed === true ? 500 : 201).end('paid');
+      },
+      options,
+    );
+    assert.match(await send(), /^500 /);
+    await deliver();
+    assert.deepEqual([await send(), await send()], ['201 paid', '201 paid']);
+    assert.equal(count, runs);
+  });
+}
 
 test('effects() after the answer is stored does not change it', { timeout: 30_000 }, async (t) => {
   let late: Promise<void> | undefined;
