@@ -62,6 +62,7 @@ impl<K: Copy + Eq + Hash + Ord, T> BoxedMap<K, T> {
         in_order(&self.map)
     }
 
+    #[cfg(test)]
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.map.values_mut().filter_map(|room| room.as_mut().as_mut())
     }

@@ -5,6 +5,7 @@ use super::context::in_order;
 use super::interface::Outcome;
 use super::request::Finished;
 use super::servers::Servers;
+use super::timers::Owner;
 use crate::protocol::{
     Denied, Failure, LockKeys, Mono, NodeId, OpId, Refusal, Risk, Routes, ServerProbe,
 };
@@ -168,10 +169,15 @@ impl Machine {
     /// A connection has ended, and with it the requests `lost`.
     fn lost(&mut self, node: NodeId, lost: Vec<Finished>) {
         self.channels.forget_node(&mut self.context, node);
-        for entry in self.entries.values_mut() {
-            // An entry whose grant waited for replicas owns the lock, so its end must release it.
-            entry.uncertain |=
-                entry.confirming.take_if(|confirming| confirming.0 == node).is_some();
+        for id in self.entries.keys_in_order() {
+            if let Some(entry) = self.entries.get_mut(&id)
+                && entry.confirming.take_if(|confirming| confirming.0 == node).is_some()
+            {
+                // It owns the lock, so its end must release it. Its slot may have moved to another server meanwhile, whose
+                // connection has not resumed it.
+                entry.uncertain = true;
+                self.servers.retry(&mut self.context, Owner::Entry(id));
+            }
         }
         for finished in lost {
             self.finished(finished);

@@ -294,6 +294,28 @@ pub(super) fn who_waits_for_room_waits_where_its_lock_has_moved() {
     assert_eq!(asked, 1);
 }
 
+/// 1. Server one grants a lock, and the grant waits for its replicas. The lock's slot moves to server two.
+/// 2. The connection to server one breaks. That to server two was there before, so nothing resumes the request.
+#[test]
+pub(super) fn a_grant_that_waits_for_replicas_in_vain_is_asked_for_where_its_slot_has_moved() {
+    let mut crew = Crew::new().by_scripts();
+    crew.machine.context.config.confirm = true;
+    crew.acquire(2, LOW);
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+    assert!(matches!(*crew.take(), [Effect::Confirm { node: ONE, .. }]), "replicas are waited for");
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&[(0, SLOTS - 1, TWO)]))));
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    crew.take();
+    defects::spoil(&mut crew.machine);
+    crew.pass(1_000);
+    let (node, _, call, _) = crew.sent();
+    assert!(
+        node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }),
+        "node 2 is asked: {call:?}"
+    );
+}
+
 /// If the token were released only once, a lock could stay taken without a caller until its lease ends:
 ///
 /// 1. A asks node 1 for the lock. The routes change, A's caller gives up, and its release goes to node 2.

@@ -184,6 +184,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
     ),
     (
+        "a grant that waits for replicas in vain is not asked for again",
+        Change::Machine(Defect::NoPoll),
+        cluster::a_grant_that_waits_for_replicas_in_vain_is_asked_for_where_its_slot_has_moved,
+    ),
+    (
         "a release of a chosen value is repeated",
         Change::Machine(Defect::ChosenReleasedAgain),
         values::a_release_of_a_chosen_value_without_an_answer_is_not_repeated,
