@@ -369,11 +369,7 @@ impl Machine {
                 let within = self.leases.pressure(context.now);
                 servers.reconnect(context, node, within);
             }
-            Timer::ReleaseDeadline(id) => {
-                if let Some(release) = self.releases.get_mut(&id) {
-                    release.deadline(context, servers, id);
-                }
-            }
+            Timer::ReleaseDeadline(id) => self.release_deadline(id),
             Timer::RetryEntry(id) => self.send_entry(id),
             Timer::RetryOneShot(op) => self.send_one_shot(op),
             Timer::RetryRelease(id) => self.send_release(id),

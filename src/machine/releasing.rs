@@ -94,6 +94,15 @@ impl Machine {
         }
     }
 
+    /// The patience of a caller is over. It was told that a value which it has chosen is not released again.
+    pub(super) fn release_deadline(&mut self, id: TokenId) {
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        release.deadline(&mut self.context, &self.servers, id);
+        if release.chosen && !self.servers.is_open(Owner::Release(id)) {
+            self.end_release(id);
+        }
+    }
+
     /// A value that its caller has chosen may wait to be released, for an earlier hold. That would free its next hold, for
     /// which it is adopted now.
     pub(super) fn end_releases_of(&mut self, token: &Token) {

@@ -154,6 +154,38 @@ pub(super) fn a_chosen_value_is_not_released_when_its_lease_has_ended() {
     }
 }
 
+/// 1. A's release of the value waits for a connection, or for room, until its caller's patience is over. The caller is told that
+///    the value is not released again.
+/// 2. B takes the lock over under the same value. A release that A sent later would free it.
+#[test]
+pub(super) fn a_release_of_a_chosen_value_is_not_sent_after_its_caller_was_told_so() {
+    for waits_for_room in [false, true] {
+        let [mut a, mut b, mut c] = three();
+        let lease = take(&mut a, RENEWED);
+        if waits_for_room {
+            a.window = Some((1, 1));
+            a.acquire_named("b", 10_000, Wait::Forever, RENEWED, Mode::Exclusive);
+            assert_eq!(a.wire.len(), 1);
+        } else {
+            a.lose_requests();
+        }
+        let op = ask_to_release(&mut a, lease);
+        assert_eq!(a.wire.len(), usize::from(waits_for_room), "the release is not sent");
+        a.pass(COMMAND_TIMEOUT);
+        let told = a.outcome(op);
+        assert!(
+            matches!(told, Some(Outcome::Connection(why)) if why.contains("not released again")),
+            "{told:?}"
+        );
+        let op = adopt_as(&mut b, VALUE, VALUE, RENEWED);
+        b.settle();
+        b.lease(op);
+        a.connect();
+        a.settle();
+        assert!(is_held(&mut c), "B holds the lock still");
+    }
+}
+
 /// The end of a manager releases the value once, as long as its lease is valid.
 #[test]
 fn closing_releases_a_chosen_value_once() {

@@ -184,6 +184,11 @@ const WRITTEN: &[(&str, Change, fn())] = &[
         one_shots::a_take_over_by_the_same_token_that_is_unanswered_frees_nothing,
     ),
     (
+        "a release of a chosen value is sent after its caller was told that it is not",
+        Change::Machine(Defect::ChosenReleasedAgain),
+        values::a_release_of_a_chosen_value_is_not_sent_after_its_caller_was_told_so,
+    ),
+    (
         "a grant that waits for replicas in vain is not asked for again",
         Change::Machine(Defect::NoPoll),
         cluster::a_grant_that_waits_for_replicas_in_vain_is_asked_for_where_its_slot_has_moved,
