@@ -165,12 +165,12 @@ impl Simulation {
             let client = self.processes[who].world.machine.context.config.client.clone();
             self.chosen.insert(new.clone(), client);
         }
+        if again {
+            self.adopted_again.insert(new.clone());
+        }
         // Only its caller, once it has the lock, or the end of its lease may free it: also if there is no answer.
         if is_chosen(&new) || hold.leave_to_expire {
             self.keep(&new);
-        }
-        if again {
-            self.adopted_again.insert(new.clone());
         }
         if hold.leave_to_expire {
             self.left_to_expire.insert(new.to_string());

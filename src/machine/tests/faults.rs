@@ -219,7 +219,6 @@ impl Simulation {
 
     pub(super) fn end_loading(&mut self) {
         if self.loading_until.take().is_some() {
-            self.loaded = Some(self.now);
             self.server.set_loading(false);
         }
     }

@@ -99,9 +99,10 @@ impl Simulation {
                     // A refused request is repeated after a sixteenth of the rest. What its owner has taken over was held
                     // under the present data, and is asked about when that is due, if there was no message.
                     let taken_over = self.is_taken_over(&process.token_of(lease));
-                    let loaded = self.loaded.map(|at| at.max(process.resumed));
-                    let is_refused = !taken_over
-                        && loaded.is_some_and(|at| self.now.since(at) <= left / 16 + ms(40));
+                    let since =
+                        process.world.refused_at.map(|at| process.clock(self.now).since(at));
+                    let is_refused =
+                        !taken_over && since.is_some_and(|it| it <= left / 16 + ms(40));
                     let pause = if is_refused { left / 16 + ms(20) } else { pause };
                     let due = process.clock(self.now) + pause + slack;
                     doubts.push(Doubt { who, lease, due, is_refused });

@@ -86,7 +86,7 @@ impl Simulation {
         let now = self.server.executed();
         let began = if handed_off { now + 1 } else { granted.number.max(asked) };
         if handed_off {
-            self.check_handoff(who, &token, &granted);
+            self.check_handoff(who, &token);
         }
         // After a theft that it does not know of yet, others have held the lock.
         let stolen = self.is_victim(&token) || self.is_taken_over(&token);
@@ -160,12 +160,15 @@ impl Simulation {
     }
 
     /// Checks that no lock is handed off if the process could know that its server has lost it.
-    fn check_handoff(&self, who: usize, token: &Token, granted: &Granted) {
+    fn check_handoff(&self, who: usize, token: &Token) {
         let Some(forgotten) = self.forgotten(token).filter(|forgotten| forgotten.gone) else {
             return;
         };
         let world = &self.processes[who].world;
-        let same = world.blind || world.shown.as_deref() == Some(&*granted.replication_id);
+        // Both of two masters may have granted it, and with the same fences.
+        let mut grants = self.grants(token);
+        let same = world.blind
+            || grants.any(|(_, it)| world.shown.as_deref() == Some(&*it.replication_id));
         self.demand(!world.up || same, || {
             format!("{token} is handed on, and {who} has seen that the data is another's")
         });

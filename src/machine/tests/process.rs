@@ -16,8 +16,6 @@ pub(super) struct Process {
     pub(super) began: Mono,
     /// It is stopped until then.
     pub(super) stopped_until: Option<Mono>,
-    /// When it last went on after a stop: what was answered before, it reads then.
-    pub(super) resumed: Mono,
     /// It is cut off from the network until then.
     pub(super) cut_off_until: Option<Mono>,
     pub(super) open: BTreeMap<OpId, Open>,
@@ -116,7 +114,6 @@ impl Process {
             drift_ppm,
             began,
             stopped_until: None,
-            resumed: began,
             cut_off_until: None,
             open: BTreeMap::new(),
             held: Vec::new(),
@@ -203,6 +200,8 @@ pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
         || machine.releases.values().filter_map(|it| it.successor.as_ref()).any(|it| it.0 == id)
         || machine.one_shots.values().any(|shot| {
             let mut locks = shot.call.clone().into_locks();
-            locks.any(|(_, token)| token.number(client) == Some(id.0))
+            // An extension of what is released meanwhile gets nothing.
+            let lasts = shot.extends().is_none_or(|lease| machine.hold_of(lease).is_some());
+            lasts && locks.any(|(_, token)| token.number(client) == Some(id.0))
         })
 }

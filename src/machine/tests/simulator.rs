@@ -100,8 +100,6 @@ pub(super) struct Simulation {
     pub(super) spoiled: Option<(Mono, String)>,
     /// Until when the server loads its data, and refuses all calls.
     pub(super) loading_until: Option<Mono>,
-    /// When it last had its data loaded.
-    pub(super) loaded: Option<Mono>,
     /// The tokens of locks that are left to expire.
     pub(super) left_to_expire: BTreeSet<String>,
     /// The tokens that callers have chosen for locks that they adopt, and their managers.
@@ -161,7 +159,6 @@ impl Simulation {
             clock_set: None,
             spoiled: None,
             loading_until: None,
-            loaded: None,
             left_to_expire: BTreeSet::new(),
             chosen: BTreeMap::new(),
             adopted_again: BTreeSet::new(),
@@ -360,7 +357,7 @@ impl Simulation {
             process.cut_off_until = None;
         }
         if process.stopped_until.is_some_and(|until| until <= now) {
-            (process.stopped_until, process.resumed) = (None, now);
+            process.stopped_until = None;
             // It handles arrived messages before its timers.
             process.world.now = process.clock(now);
             if process.cut_off_until.is_none() && self.rng.bool() {

@@ -202,9 +202,10 @@ impl Simulation {
         self.left_to_expire.insert(token.to_string());
     }
 
-    /// Nobody may release this token, until its caller does.
+    /// Nobody may release this token, until its caller does. A value that is adopted once more stays as it was: the caller of
+    /// an earlier hold may have released it, and that request may come late.
     pub(super) fn keep(&self, token: &Token) {
-        if self.is_steady() {
+        if self.is_steady() && !self.adopted_again.contains(token) {
             self.server.note_left_to_expire(token.as_str());
         }
     }

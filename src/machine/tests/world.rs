@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) up: bool,
     /// The replication id of the last probe.
     pub(super) shown: Option<String>,
+    /// When a server's refusal was last read, by this process's clock.
+    pub(super) refused_at: Option<Mono>,
     /// The number of refusals in a row of each lease because its slot moves.
     refused: BTreeMap<Token, u32>,
     /// The grants by messages, and their claims.
@@ -265,6 +267,7 @@ impl World {
             values: BTreeMap::new(),
             connecting: false,
             up: false,
+            refused_at: None,
             shown: None,
             refused: BTreeMap::new(),
             told: Vec::new(),
@@ -442,6 +445,9 @@ impl World {
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now, &reply);
+        if matches!(reply, Err(Failure::Refused(_))) {
+            self.refused_at = Some(self.now);
+        }
         self.chosen.values_mut().for_each(|releases| {
             releases.unanswered.remove(&request);
         });
