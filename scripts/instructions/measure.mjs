@@ -12,6 +12,12 @@ const FOOTPRINT = join(import.meta.dirname, 'footprint.mjs');
 /** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const SMALL_HEAP = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
+/**
+ * V8 compiles and collects on the thread that runs: what another one does meanwhile differs from run to run, by two percent
+ * of a lock.
+ */
+const PREDICTABLE = '--predictable';
+
 /** Counts the instructions of a scenario, per unit. */
 export async function countInstructions(scenario, units) {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-instructions-'));
@@ -25,7 +31,10 @@ export async function countInstructions(scenario, units) {
   ];
   try {
     const counted = await onServer((url) =>
-      run('valgrind', [...valgrind, process.execPath, WORKER, scenario, url, String(units)]),
+      run('valgrind', [
+        ...[...valgrind, process.execPath, PREDICTABLE],
+        ...[WORKER, scenario, url, String(units)],
+      ]),
     );
     return countsOf(readFileSync(profile, 'utf8'), Number(counted));
   } finally {
