@@ -185,7 +185,9 @@ impl Machine {
                 if held.mode.is_shared()
                     && matches!(finished.script, Some(Script::Claim | Script::Extend)) =>
             {
-                self.retry_renewal(id)
+                let ttl = held.renewal_ttl(self.context.now);
+                self.renew(id, ttl);
+                None
             }
             // Only this answer, and a key of another type, are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => self.leases.denied(id),

@@ -544,6 +544,31 @@ fn a_lock_that_becomes_a_share_during_a_promotion_stays() {
     assert!(world.deadlines.contains_key(&lease), "the share stays");
 }
 
+/// 1. A server without A's lock takes over. A asks for the whole lock, and its caller downgrades it meanwhile.
+/// 2. That there is no whole lock says nothing about a share. A asks for that at once, as after any promotion.
+#[test]
+fn a_lock_that_becomes_a_share_while_it_is_asked_about_is_asked_about_again_at_once() {
+    let mut world = World::connected();
+    let op = world.acquire_held(10_000, Wait::Forever, RENEWED);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    // From then on it is renewed by script.
+    world.command(Command::Extend { lease, ttl: None });
+    world.settle();
+    world.server.flush();
+    promote(&mut world);
+    world.command(Command::Downgrade { lease });
+    let (request, call) = world.wire.pop_front().unwrap();
+    assert!(matches!(call, Call::Extend { .. }), "{call:?}");
+    let reply = world.server.execute(world.now, &call);
+    world.reply(request, reply);
+    assert_eq!(world.lost, []);
+    let (_, last) = world.wire.back().unwrap();
+    assert!(matches!(last, Call::ExtendShare { .. }), "{last:?}");
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
 #[test]
 fn a_grant_that_was_lost_by_a_failover_leaves_no_queue_entry() {
     for (hold, mode) in [(RENEWED, Mode::Exclusive), (ONE_LEASE, Mode::SHARED)] {
