@@ -104,7 +104,9 @@ test('if the lead is lost the command is stopped, after the grace by force, and 
   only.child.kill('SIGTERM');
   const [, [, second] = [0, 0]] = runs(only);
   process.kill(-second, 'SIGKILL');
-  assert.equal((await only.ended).code, 137);
+  const { code } = await only.ended;
+  // Of the command, or of the signal if the command's end was seen first.
+  assert.ok(code === 137 || code === 143, `${code}`);
 });
 
 test('a command that cannot be started is tried once', async () => {
