@@ -185,9 +185,7 @@ impl Machine {
                 if held.mode.is_shared()
                     && matches!(finished.script, Some(Script::Claim | Script::Extend)) =>
             {
-                let ttl = held.renewal_ttl(self.context.now);
-                self.renew(id, ttl);
-                None
+                self.renew_again(id)
             }
             // Only this answer, and a key of another type, are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => self.leases.denied(id),
@@ -227,7 +225,12 @@ impl Machine {
             Ok(_) => {}
         }
         held.renewed_by = RenewedBy::Script;
-        let ttl = held.renewal_ttl(self.context.now);
+        self.renew_again(id)
+    }
+
+    /// Asks at once by another request, after an answer that has decided nothing.
+    fn renew_again(&mut self, id: TokenId) -> Option<Loss> {
+        let ttl = self.leases.get(id)?.renewal_ttl(self.context.now);
         self.renew(id, ttl);
         None
     }

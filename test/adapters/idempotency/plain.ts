@@ -74,11 +74,14 @@ export class Wire {
   }
 }
 
-/** A store whose call number `n` of `method` (from 1 on) and the `more` ones after it fail, before or after their effect. */
+/**
+ * A store whose call number `n` of `method` (from 1 on) and the `more` ones after it fail: the first `lost` of them after
+ * their effect, the others before it.
+ */
 export function failingStore(
   method: keyof IdempotencyStore,
   n: number,
-  { more = 0, lost = false }: { more?: number; lost?: boolean } = {},
+  { more = 0, lost = 0 }: { more?: number; lost?: number } = {},
 ): IdempotencyStore {
   const store = memoryStore();
   let calls = 0;
@@ -86,7 +89,7 @@ export function failingStore(
     calls += 1;
     const fails = calls >= n && calls <= n + more;
     const call = store[method] as (...all: unknown[]) => Promise<unknown>;
-    const result = fails && !lost ? undefined : await call(...args);
+    const result = fails && calls >= n + lost ? undefined : await call(...args);
     if (fails) throw new Error('the store failed');
     return result;
   };

@@ -105,7 +105,7 @@ test('if the lead is lost the command is stopped, after the grace by force, and 
   const [, [, second] = [0, 0]] = runs(only);
   process.kill(-second, 'SIGKILL');
   const { code } = await only.ended;
-  // Of the command, or of the signal if the command's end was seen first.
+  // The command has ended by force. If that is seen ahead of the signal, the signal ends the pause that follows.
   assert.ok(code === 137 || code === 143, `${code}`);
 });
 
