@@ -181,7 +181,7 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
    * @internal
    */
   standIn(): HeldLock | undefined {
-    if (this.#isOver || this.#abort !== undefined || this.#is(LEFT_TO_EXPIRE | ABANDONED))
+    if (this.#isOver() || this.#abort !== undefined || this.#is(LEFT_TO_EXPIRE | ABANDONED))
       return undefined;
     const { name, fence, mode } = this;
     const grant = {
@@ -229,11 +229,11 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
   }
 
   get held(): boolean {
-    return !this.#isOver && this.#manager.channel.remaining(this.#lease) > 0;
+    return !this.#isOver() && this.#manager.channel.remaining(this.#lease) > 0;
   }
 
   get remaining(): number {
-    return this.#isOver ? 0 : Math.floor(this.#manager.channel.remaining(this.#lease));
+    return this.#isOver() ? 0 : Math.floor(this.#manager.channel.remaining(this.#lease));
   }
 
   get signal(): AbortSignal {
@@ -448,13 +448,14 @@ export class HeldLock implements LockHandle, Operation, OutcomeReader<boolean>, 
     return traced(on, { name, errors: this.#manager.errors, holder: this }, operation);
   }
 
-  get #isOver(): boolean {
+  // Not a getter: V8 calls its runtime for each use of a private one.
+  #isOver(): boolean {
     return this.#is(RELEASED) || this.#lostBecause !== undefined;
   }
 
   /** Reports a loss by the core's clock at once, though the event loop may have been blocked since. */
   #noticeLoss(): void {
-    if (!this.#isOver && !this.held) this.#manager.channel.catchUp();
+    if (!this.#isOver() && !this.held) this.#manager.channel.catchUp();
   }
 
   /** Whether one of `flags` is set. */

@@ -82,7 +82,7 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/taking.ts',
-      was: '        if (!this.#isSemaphore) await shorten(place, options.lockTimeout);\n',
+      was: '        if (!this.#isSemaphore()) await shorten(place, options.lockTimeout);\n',
       becomes: '',
       tests: ['redis-semaphore/applications'],
     },
@@ -94,7 +94,7 @@ export default {
     },
     {
       file: 'js/adapters/redis-semaphore/possession.ts',
-      was: "    if ('isRefreshed' in state) state.isRefreshed = false;\n",
+      was: '    this.#isRefreshed = false;\n',
       becomes: '',
       tests: ['redis-semaphore/behaviour'],
     },

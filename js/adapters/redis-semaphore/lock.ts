@@ -1,4 +1,4 @@
-import { isUnreachable, LockTimeoutError, LockLostError as Lost } from '../../base/errors.js';
+import { LockLostError as Lost } from '../../base/errors.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
@@ -68,8 +68,6 @@ export abstract class Lock {
   readonly #turns: Turns | undefined;
   /** How long the acquire has waited for its turn, in ms. */
   #spent = 0;
-  /** Why the last acquire or refresh has failed. */
-  #cause: Error | undefined;
 
   /** For a class of its own, with its own `_kind`, `_key`, `_acquire`, `_refresh` and `_release`. */
   protected constructor(options?: LockOptions);
@@ -135,7 +133,7 @@ export abstract class Lock {
    */
   async acquire(abortSignal?: AbortSignal): Promise<void> {
     if (await this.tryAcquire(abortSignal)) return;
-    const cause = this.#cause;
+    const { cause } = this.#taking;
     throw new TimeoutError(
       `Acquire ${this._kind} ${this._key} timeout`,
       cause === undefined ? {} : { cause },
@@ -156,7 +154,7 @@ export abstract class Lock {
       abortSignal?.throwIfAborted();
       if (turns !== undefined && this.isAcquired) return true;
       this.#spent = spent;
-      if (this.#possession.isExternal && !this.#isReplaced) {
+      if (this.#possession.isExternal && !this.#isReplaced()) {
         await this.#taking.open(this._key, abortSignal);
         abortSignal?.throwIfAborted();
       }
@@ -180,7 +178,7 @@ export abstract class Lock {
     this.#possession.giveUp();
     try {
       // Only one that is to be taken over is released by its identifier. One that was lost may be that of another by now.
-      if (isExternal && !this.#isReplaced) await this.#taking.takeOver(this.#terms);
+      if (isExternal && !this.#isReplaced()) await this.#taking.takeOver(this.#terms());
       if (isBelieved || isExternal) await this._release();
     } catch (error) {
       if (isExternal) this.#possession.expect();
@@ -191,24 +189,19 @@ export abstract class Lock {
   }
 
   /** Acquires the lock, for subclasses: `tryAcquire` calls it unless the lock is taken over. */
-  protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
+  protected _acquire(abortSignal?: AbortSignal): Promise<boolean> {
+    const mistake = this.#mistake();
+    if (mistake !== undefined) return Promise.resolve(this.#taking.fail(new Error(mistake)));
+    return this.#taking.acquire(this.#terms(), this.#spent, abortSignal);
+  }
+
+  /** Why no attempt can succeed. */
+  #mistake(): string | undefined {
     if (!this.#options.tries) {
-      return this.#fail(
-        new Error('no attempt was made: acquireTimeout or acquireAttemptsLimit is 0'),
-      );
+      return 'no attempt was made: acquireTimeout or acquireAttemptsLimit is 0';
     }
     const { limit = 1, permits = 1 } = this.#share;
-    if (permits > limit)
-      return this.#fail(new Error(`${permits} permits are more than the limit, ${limit}`));
-    try {
-      const acquired = await this.#taking.acquire(this.#terms, this.#spent, abortSignal);
-      return acquired || this.#fail(new Error('others hold it'));
-    } catch (error) {
-      // Without a majority redis-semaphore has not got the lock, whatever the reason.
-      const isFailed = this.#isQuorum && isUnreachable(error);
-      if (isFailed || error instanceof LockTimeoutError) return this.#fail(error as Error);
-      throw error;
-    }
+    return permits > limit ? `${permits} permits are more than the limit, ${limit}` : undefined;
   }
 
   /**
@@ -218,35 +211,30 @@ export abstract class Lock {
   protected async _refresh(): Promise<boolean> {
     const { hold } = this.#possession;
     if (hold === undefined) {
-      const failure = await this.#taking.takeOver(this.#terms);
-      return failure === undefined || this.#fail(failure);
+      const failure = await this.#taking.takeOver(this.#terms());
+      return failure === undefined || this.#taking.fail(failure);
     }
     try {
       await hold.lock.extend(this.#options.lockTimeout);
       return true;
     } catch (error) {
-      if (error instanceof Lost) return this.#fail(error);
+      if (error instanceof Lost) return this.#taking.fail(error);
       throw error;
     }
   }
 
   /** Releases the lock, for subclasses: `release` calls it if the lock is held, or was to be taken over. */
-  protected async _release(): Promise<void> {
-    await this.#possession.release();
-  }
-
-  #fail(cause: Error): false {
-    this.#cause = cause;
-    return false;
+  protected _release(): Promise<void> {
+    return this.#possession.release() as Promise<void>;
   }
 
   static {
     ACTS = {
-      isReplaced: (lock) => lock.#isReplaced,
+      isReplaced: (lock) => lock.#isReplaced(),
       onLost: (lock, cause) => lock.#report(cause),
       async refresh(lock) {
         if ((await lock._refresh()) || !lock.#possession.isBelieved) return;
-        lock.#possession.lose(lock.#cause);
+        lock.#possession.lose(lock.#taking.cause);
       },
     };
   }
@@ -260,17 +248,13 @@ export abstract class Lock {
     void (async () => this.#onLockLost.call(this, error))();
   }
 
-  get #isQuorum(): boolean {
-    return this.#taking.isQuorum;
-  }
-
   /** Whether a subclass, or this object, has its own way to acquire or to refresh the lock. */
-  get #isReplaced(): boolean {
+  #isReplaced(): boolean {
     const own = Lock.prototype;
     return this._acquire !== own._acquire || this._refresh !== own._refresh;
   }
 
-  get #terms(): Terms {
-    return { key: this._key, renew: this.#options.renew && !this.#isReplaced };
+  #terms(): Terms {
+    return { key: this._key, renew: this.#options.renew && !this.#isReplaced() };
   }
 }

@@ -125,7 +125,7 @@ export class Permits {
 
   /** There may be room for one that waits. */
   #goOn(): void {
-    const next = this.#first;
+    const next = this.#first();
     if (next !== undefined && !this.isFull) {
       this.ask();
       next.end('ask');
@@ -183,7 +183,7 @@ export class Permits {
    */
   giveBack(lock: HeldLock, passes: number): Promise<unknown> | undefined {
     if (!this.#mayPass(lock, passes)) return this.#release(lock);
-    const next = this.#first;
+    const next = this.#first();
     if (next === undefined) return this.#keep(lock, passes);
     if (!next.take(lock, passes + 1)) return this.#release(lock);
     this.#overtaken += 1;
@@ -230,16 +230,16 @@ export class Permits {
     const ttl = this.#ttl;
     const within = Math.min(CONFIRMED_WITHIN_MS, ttl * CONFIRMED_WITHIN);
     const sure = Math.floor(ttl * (1 - DRIFT_FACTOR) - within) - 2;
-    if (passes >= PASSES_MAX || this.#hasOvertaken) return false;
+    if (passes >= PASSES_MAX || this.#hasOvertaken()) return false;
     return lock.remaining >= Math.max(1, sure) && lock.age <= ttl * PASSES_WITHIN;
   }
 
   /** Whether those that ask the server have been overtaken as often as a process may overtake another. */
-  get #hasOvertaken(): boolean {
+  #hasOvertaken(): boolean {
     return this.#asking > 0 && this.#overtaken >= PASSES_MAX * Math.max(1, this.#holding);
   }
 
-  get #first(): Waiter | undefined {
+  #first(): Waiter | undefined {
     if (this.#waiting === undefined) return undefined;
     const [first] = this.#waiting;
     return first;

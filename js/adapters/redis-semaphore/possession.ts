@@ -7,29 +7,20 @@ import { Refresher } from './refresher.js';
 import { type Holder, type ServerLock, SharedHold } from './shared-hold.js';
 import { ValueHold } from './value-hold.js';
 
-const FREE = { is: 'free' } as const;
-/** Another process has acquired it, and this object is to take it over. */
-const EXTERNAL = { is: 'external' } as const;
-
 /** The release of a lock that is not held. */
 const NOT_HELD = Promise.resolve();
 
-/** A hold, and whether this object wants it refreshed. */
-interface Refreshable<Hold> {
-  hold: Hold;
-  isRefreshed: boolean;
-}
-
-type State =
-  | typeof FREE
-  | typeof EXTERNAL
+type Is =
+  | 'free'
+  /** Another process has acquired it, and this object is to take it over. */
+  | 'external'
   /** The server counts it as held, the object does not: an acquire or a release has not ended. */
-  | ({ readonly is: 'between'; readonly before: 'free' | 'external' } & Refreshable<SharedHold>)
-  | ({ readonly is: 'held' } & Refreshable<SharedHold>)
-  /** Another object has released it. The timer tells this one, if it wanted it refreshed. */
-  | { readonly is: 'released'; readonly timer: NodeJS.Timeout | undefined }
+  | 'between'
+  | 'held'
+  /** Another object has released it. */
+  | 'released'
   /** A subclass decides whether it is held, with a hold of this class or without. */
-  | ({ readonly is: 'own' } & Refreshable<SharedHold | undefined>);
+  | 'own';
 
 /** The choices of an object about its lock. @internal */
 export interface Choices {
@@ -60,35 +51,40 @@ export class Possession<Of = unknown> implements Holder {
   readonly #choices: Choices;
   /** Made when it is first needed. */
   #refresher: Refresher | undefined;
-  #state: State;
+  #is: Is;
+  /** The state that an acquire or a release began in. */
+  #before: 'free' | 'external' = 'free';
+  #hold: SharedHold | undefined;
+  /** Whether this object wants its hold refreshed. */
+  #isRefreshed = false;
+  /** Tells this object that another has released the lock, if it wanted that refreshed. */
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(isExternal: boolean, object: Of, acts: Acts<Of>, choices: Choices) {
     this.#object = object;
     this.#acts = acts;
     this.#choices = choices;
-    this.#state = isExternal ? EXTERNAL : FREE;
+    this.#is = isExternal ? 'external' : 'free';
   }
 
   /** Whether the lock is held now. */
   get isAcquired(): boolean {
-    const state = this.#state;
-    return state.is === 'own' || (state.is === 'held' && state.hold.lock.held);
+    return this.#is === 'own' || (this.#is === 'held' && this.#hold?.lock.held === true);
   }
 
   /** Whether the object has got it, and has not been told of its end. */
   get isBelieved(): boolean {
-    const { is } = this.#state;
+    const is = this.#is;
     return is === 'held' || is === 'own' || is === 'released';
   }
 
   /** Whether it is to be taken over. */
   get isExternal(): boolean {
-    return this.#without === EXTERNAL;
+    return this.#without() === 'external';
   }
 
   get hold(): SharedHold | undefined {
-    const state = this.#state;
-    return 'hold' in state ? state.hold : undefined;
+    return this.#hold;
   }
 
   /**
@@ -116,9 +112,9 @@ export class Possession<Of = unknown> implements Holder {
     const { renew } = this.#choices;
     const { hold } = this;
     const isReplaced = this.#acts.isReplaced(this.#object);
-    if (isReplaced) this.#become({ is: 'own', hold, isRefreshed: renew });
-    else if (hold !== undefined) this.#become({ is: 'held', hold, isRefreshed: renew });
-    else if (this.#state.is === 'external') this.#become(FREE);
+    if (isReplaced) this.#become('own', hold, renew);
+    else if (hold !== undefined) this.#become('held', hold, renew);
+    else if (this.#is === 'external') this.#become('free');
     const isUnrenewed = !isReplaced && hold?.lock instanceof ValueHold;
     if (renew && (isUnrenewed || isReplaced)) this.#startRefresh();
     else this.#refresher?.stop();
@@ -133,25 +129,23 @@ export class Possession<Of = unknown> implements Holder {
 
   /** Ends the refresh. The lock stays held. */
   async stopRefresh(): Promise<void> {
-    const state = this.#state;
     this.#refresher?.stop();
-    if (state.is === 'released') this.#become({ is: 'released', timer: undefined });
-    if ('isRefreshed' in state) state.isRefreshed = false;
+    this.#endTimer();
+    this.#isRefreshed = false;
     await this.hold?.settle();
   }
 
   /** A release begins: the object does not have the lock any more, but the hold is there to be released. */
   giveUp(): void {
     const { hold } = this;
-    if (hold === undefined) this.#become(FREE);
-    else this.#become({ is: 'between', before: 'free', hold, isRefreshed: false });
+    this.#before = 'free';
+    this.#become(hold === undefined ? 'free' : 'between', hold);
   }
 
   /** It is to be taken over again: its release has failed. */
   expect(): void {
-    const state = this.#state;
-    if (state.is === 'free') this.#become(EXTERNAL);
-    else if (state.is === 'between') this.#become({ ...state, before: 'external' });
+    if (this.#is === 'free') this.#become('external');
+    else if (this.#is === 'between') this.#before = 'external';
   }
 
   /** Releases what is held at the server. */
@@ -172,23 +166,20 @@ export class Possession<Of = unknown> implements Holder {
   lose(cause: Error | undefined): void {
     const { hold } = this;
     const isTold = this.isRefreshed;
-    this.#become(this.#without);
+    this.#become(this.#without());
     hold?.leave(this);
     if (isTold) this.#acts.onLost(this.#object, cause);
   }
 
   /** Whether it wants the lock renewed. */
   get isRefreshed(): boolean {
-    const state = this.#state;
-    if (state.is === 'released') return state.timer !== undefined;
-    return 'isRefreshed' in state && state.isRefreshed;
+    return this.#isRefreshed || this.#timer !== undefined;
   }
 
   /** The state that is left when a hold ends that the object does not believe to have. */
-  get #without(): typeof FREE | typeof EXTERNAL {
-    const state = this.#state;
-    const is = state.is === 'between' ? state.before : state.is;
-    return is === 'external' ? EXTERNAL : FREE;
+  #without(): 'free' | 'external' {
+    const is = this.#is === 'between' ? this.#before : this.#is;
+    return is === 'external' ? is : 'free';
   }
 
   /** The lock is lost; without a cause, by the end of the clients. */
@@ -198,7 +189,7 @@ export class Possession<Of = unknown> implements Holder {
       return;
     }
     const isTold = this.isRefreshed && cause !== undefined;
-    this.#become(this.#without);
+    this.#become(this.#without());
     if (isTold) this.#acts.onLost(this.#object, cause);
   }
 
@@ -212,30 +203,39 @@ export class Possession<Of = unknown> implements Holder {
   /** Loses the lock when the next refresh would find out. */
   #loseLater(cause: string): void {
     const lose = () => this.lose(new Error(cause));
-    const timer = setTimeout(lose, this.#choices.refreshInterval).unref();
-    this.#become({ is: 'released', timer });
+    this.#become('released');
+    this.#timer = setTimeout(lose, this.#choices.refreshInterval).unref();
   }
 
   #have(hold: SharedHold): void {
-    const state = this.#state;
-    const isRefreshed = this.#choices.renew;
-    if (state.is === 'own') this.#become({ is: 'own', hold, isRefreshed });
-    else if (this.isBelieved) this.#become({ is: 'held', hold, isRefreshed });
-    else this.#become({ is: 'between', before: this.#without.is, hold, isRefreshed });
+    const { renew } = this.#choices;
+    if (this.#is === 'own') this.#become('own', hold, renew);
+    else if (this.isBelieved) this.#become('held', hold, renew);
+    else {
+      this.#before = this.#without();
+      this.#become('between', hold, renew);
+    }
   }
 
   /** Has no hold any more; the object is not told. */
   #drop(): void {
-    const state = this.#state;
-    if (state.is === 'own') state.hold = undefined;
-    else if (state.is === 'held') this.#become({ is: 'released', timer: undefined });
-    else if (state.is === 'between') this.#become(this.#without);
+    if (this.#is === 'own') this.#hold = undefined;
+    else if (this.#is === 'held') this.#become('released');
+    else if (this.#is === 'between') this.#become(this.#without());
   }
 
   /** Changes the state. A lock that is not held is not refreshed. */
-  #become(state: State): void {
-    if (this.#state.is === 'released') clearTimeout(this.#state.timer);
-    if (state.is !== 'held' && state.is !== 'own') this.#refresher?.stop();
-    this.#state = state;
+  #become(is: Is, hold?: SharedHold, isRefreshed = false): void {
+    this.#endTimer();
+    if (is !== 'held' && is !== 'own') this.#refresher?.stop();
+    this.#is = is;
+    this.#hold = hold;
+    this.#isRefreshed = isRefreshed;
+  }
+
+  #endTimer(): void {
+    if (this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 }

@@ -27,6 +27,9 @@ const nothing = () => {};
 /** The release of permits that another object has got. */
 const PASSED = Promise.resolve();
 const NONE: ReadonlySet<SharedHold> = new Set();
+/** Of a hold that nobody has together with its holder, as most are. */
+const NO_HOLDS: readonly SharedHold[] = [];
+const NOBODY: readonly Holder[] = [];
 
 /** By manager, which connections share, or by connection if that has none; then by the key and the value in Redis. */
 const known = new WeakMap<object, Map<string, Set<SharedHold>>>();
@@ -42,7 +45,7 @@ export class SharedHold implements Hold {
   readonly #connection: Connection;
   readonly #holds: Holds;
   #lock: ServerLock;
-  #holders: Holder[];
+  #holders: readonly Holder[];
   #takeOvers = 0;
   /** Why the lock was lost from which another is being taken over. */
   #loss: LockLostError | undefined;
@@ -117,7 +120,7 @@ export class SharedHold implements Hold {
       const former = this.#lock;
       const lock = await take();
       this.#lock = lock;
-      this.#holders.push(holder);
+      this.#holders = [...this.#holders, holder];
       this.#holds.add(this);
       if (former instanceof HeldLock) await former.stopRenewing();
     } finally {
@@ -137,12 +140,12 @@ export class SharedHold implements Hold {
 
   release(holder: Holder): Promise<unknown> {
     this.#forget();
-    const others = this.#end().filter((each) => each !== holder);
     // Objects of other clients: the manager would report theirs as lost, sooner than a refresh would find out.
-    const namesakes = [...this.#namesakes];
+    const namesakes = this.#namesakes.size === 0 ? NO_HOLDS : [...this.#namesakes];
+    let others = this.#endWithout(holder);
     for (const namesake of namesakes) {
       namesake.#forget();
-      others.push(...namesake.#end());
+      others = [...others, ...namesake.#end()];
       namesake.#stopRenewing();
     }
     const { held } = this;
@@ -207,11 +210,19 @@ export class SharedHold implements Hold {
     return undefined;
   }
 
-  #end(): Holder[] {
+  /** The holders that it had. */
+  #end(): readonly Holder[] {
     this.#holds.delete(this);
     const holders = this.#holders;
-    this.#holders = [];
+    this.#holders = NOBODY;
     return holders;
+  }
+
+  /** Those of them that are not `holder`. */
+  #endWithout(holder: Holder): readonly Holder[] {
+    const holders = this.#end();
+    const isAlone = holders.length === 1 && holders[0] === holder;
+    return isAlone ? NOBODY : holders.filter((each) => each !== holder);
   }
 }
 

@@ -2,7 +2,12 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { untilAborted, untilEither } from '../../base/abort.js';
-import { isUnreachable, LockServerError, LockLostError as Lost } from '../../base/errors.js';
+import {
+  isUnreachable,
+  LockServerError,
+  LockTimeoutError,
+  LockLostError as Lost,
+} from '../../base/errors.js';
 import { isMock } from '../../connect/clients/read-clients.js';
 import type { HeldLock } from '../../lock/held-lock.js';
 import type { LockJson } from '../../lock/lock.js';
@@ -40,9 +45,21 @@ type Owned = Pick<LockJson, 'name' | 'token' | 'mode'>;
 /** @internal */
 export class Taking {
   readonly #means: Means;
+  /** Why the last acquire or refresh has failed. */
+  #cause: Error | undefined;
 
   constructor(means: Means) {
     this.#means = means;
+  }
+
+  get cause(): Error | undefined {
+    return this.#cause;
+  }
+
+  /** The answer of an acquire or a refresh that has failed. */
+  fail(cause: Error): false {
+    this.#cause = cause;
+    return false;
   }
 
   /** The manager. With a signal only the wait for it ends. */
@@ -53,8 +70,8 @@ export class Taking {
 
   /** Whether the lock was free, or became free in time. `spent`: how much of that time is over, in ms. */
   acquire(terms: Terms, spent: number, signal: AbortSignal | undefined): Promise<boolean> {
-    if (this.isQuorum) return this.#acquireOfMajority(terms, signal);
-    const permits = this.#isSemaphore ? this.#permitsFor(terms) : undefined;
+    if (this.#isQuorum()) return this.#acquireOfMajority(terms, signal);
+    const permits = this.#isSemaphore() ? this.#permitsFor(terms) : undefined;
     if (permits?.isFull) return this.#waitHere(permits, terms, spent, signal);
     permits?.ask();
     return this.#ask(permits, terms, spent, signal);
@@ -82,7 +99,7 @@ export class Taking {
       const open = connection.current;
       const turn = await permits.wait(this.#waitAfter(spent), signal, take);
       if (turn === 'passed') connection.checkOpen(open);
-      if (turn !== 'ask') return turn === 'passed';
+      if (turn !== 'ask') return turn === 'passed' || this.#failHeld();
       over += performance.now() - began;
     }
     return this.#ask(permits, terms, over, signal);
@@ -105,12 +122,18 @@ export class Taking {
       lock = taken === null || isPlain ? taken : await this.#named(taken, terms, open);
     } catch (error) {
       if (open !== undefined) connection.checkOpen(open);
-      throw this.#isSemaphore ? refusalOf(error) : error;
+      if (error instanceof LockTimeoutError) return this.fail(error);
+      throw this.#isSemaphore() ? refusalOf(error) : error;
     } finally {
       permits?.answered(lock !== null);
     }
-    if (lock !== null) this.#begin(terms.key, lock, permits);
-    return lock !== null;
+    if (lock === null) return this.#failHeld();
+    this.#begin(terms.key, lock, permits);
+    return true;
+  }
+
+  #failHeld(): false {
+    return this.fail(new Error('others hold it'));
   }
 
   /** Has the manager acquire the lock, in the way that the options ask for. */
@@ -123,7 +146,7 @@ export class Taking {
     const { options, share } = this.#means;
     const { retries, lockTimeout: ttl } = options;
     const { limit, permits } = share;
-    const polls = options.besideOldCode && !this.#isSemaphore;
+    const polls = options.besideOldCode && !this.#isSemaphore();
     const wait = polls || options.wait === null ? null : this.#waitAfter(spent);
     const request = requests.for({ ttl, renew, wait, limit, permits });
     const take = () => manager.acquirePrepared(key, request);
@@ -153,19 +176,19 @@ export class Taking {
     const { name, options, possession } = this.#means;
     const identifier = name.tell(key, possession.hold);
     const place = this.#placeOf(key);
-    if (this.isQuorum) {
+    if (this.#isQuorum()) {
       const lock = await ValueHold.takeOver(place, options.lockTimeout);
       if (lock === undefined) return new Error('nobody holds it by this identifier');
       this.#begin(key, lock);
       return undefined;
     }
-    const mode = this.#isSemaphore ? 'shared' : 'exclusive';
+    const mode = this.#isSemaphore() ? 'shared' : 'exclusive';
     let failure: Error | undefined;
     for (const token of new Set([place.value, identifier])) {
       try {
         await this.#join({ name: key, token, mode }, place.value, terms);
         // The lease of a permit is not in the key.
-        if (!this.#isSemaphore) await shorten(place, options.lockTimeout);
+        if (!this.#isSemaphore()) await shorten(place, options.lockTimeout);
         return undefined;
       } catch (error) {
         if (!(error instanceof Lost)) throw error;
@@ -186,8 +209,10 @@ export class Taking {
         if (name.token !== undefined) return await this.#setValue(terms, signal);
         return await this.#ask(undefined, terms, spent, signal);
       } catch (error) {
+        if (!isUnreachable(error)) throw error;
         const isOver = attempts >= retries.limit || performance.now() - began >= retries.wait;
-        if (isOver || !isUnreachable(error)) throw error;
+        // Without a majority redis-semaphore has not got the lock, whatever the reason.
+        if (isOver) return this.fail(error as Error);
       }
       await sleep(retries.interval, undefined, { signal }).catch(() => {});
       signal?.throwIfAborted();
@@ -197,8 +222,9 @@ export class Taking {
   /** Acquires the lock of several servers under the identifier, which others know. */
   async #setValue({ key }: Terms, signal: AbortSignal | undefined): Promise<boolean> {
     const lock = await ValueHold.acquire(this.#placeOf(key), this.#means.options, signal);
-    if (lock !== undefined) this.#begin(key, lock);
-    return lock !== undefined;
+    if (lock === undefined) return this.#failHeld();
+    this.#begin(key, lock);
+    return true;
   }
 
   /** The lock under the identifier, if somebody may know that already. */
@@ -208,7 +234,7 @@ export class Taking {
     let held = lock;
     try {
       connection.checkOpen(open);
-      if (token === undefined || this.isQuorum) return held;
+      if (token === undefined || this.#isQuorum()) return held;
       held = await this.#adopt(lock.toJSON(), token, terms);
       connection.checkOpen(open);
       return held;
@@ -243,11 +269,11 @@ export class Taking {
     return { clients, key, value: name.tokenFor(key, possession.hold) };
   }
 
-  get #isSemaphore(): boolean {
+  #isSemaphore(): boolean {
     return this.#means.share.limit !== undefined;
   }
 
-  get isQuorum(): boolean {
+  #isQuorum(): boolean {
     const { clients } = this.#means;
     return clients.length > 1 && !clients.every(isMock);
   }

@@ -8,8 +8,8 @@ import { onAbort } from '../../base/abort.js';
  */
 export class Turns {
   #isTaken = false;
-  /** Those that wait for their turn, in order. */
-  readonly #waiting: (() => void)[] = [];
+  /** Those that wait for their turn, in order; most objects have none. */
+  #waiting: (() => void)[] | undefined;
 
   /** Takes the turn if it is nobody's. Each turn ends with `pass`. */
   take(): boolean {
@@ -27,11 +27,13 @@ export class Turns {
         forget?.();
         resolve();
       };
-      this.#waiting.push(begin);
+      this.#waiting ??= [];
+      const waiting = this.#waiting;
+      waiting.push(begin);
       if (signal === undefined) return;
       forget = onAbort(signal, () => {
         forget?.();
-        this.#waiting.splice(this.#waiting.indexOf(begin), 1);
+        waiting.splice(waiting.indexOf(begin), 1);
         reject(signal.reason);
       });
     });
@@ -39,7 +41,7 @@ export class Turns {
 
   /** Ends a turn. */
   pass(): void {
-    const next = this.#waiting.shift();
+    const next = this.#waiting?.shift();
     if (next === undefined) this.#isTaken = false;
     else next();
   }
