@@ -1,6 +1,6 @@
 /** Mistakes in `js/adapters/redlock`. */
 
-const INDEX = 'js/adapters/redlock/index.ts';
+const INDEX = 'js/adapters/redlock/redlock.ts';
 
 export default {
   tests: ['redlock/failures'],

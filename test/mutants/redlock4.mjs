@@ -27,7 +27,7 @@ export default {
     },
     {
       file: REDLOCK,
-      was: '      const { attempts } = await this.#redlock.release(inner);',
+      was: '      const { attempts } = await this.#redlock().release(inner);',
       becomes: '      const { attempts } = inner;',
     },
   ],

@@ -1,13 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { argumentError } from '../../base/errors.js';
-import {
-  type Client,
-  ExecutionError,
-  Redlock as Inner,
-  Lock as InnerLock,
-  ResourceLockedError,
-} from '../redlock/index.js';
+import { ExecutionError, ResourceLockedError } from '../redlock/errors.js';
+import { acquireBare, Redlock as Inner, BareLock as InnerLock } from '../redlock/redlock.js';
 import { readText, withDefaults } from '../redlock/settings.js';
+import type { Client } from '../redlock/votes.js';
 import { LockError } from './errors.js';
 import { Answer, type Callback, Disposer } from './promise.js';
 
@@ -203,7 +199,7 @@ export class Redlock extends EventEmitter {
   }
 
   /** That of redlock 5, made when it is first needed: some services make a `Redlock` for each request. */
-  get #redlock(): Inner {
+  #redlock(): Inner {
     if (this.#inner !== undefined) return this.#inner;
     const { driftFactor, retryCount, retryDelay, retryJitter } = this;
     const besideOldCode = this.#besideOldCode;
@@ -220,7 +216,7 @@ export class Redlock extends EventEmitter {
   /** Ends the clients, and the connection beside them. Locks stay until they expire. */
   quit(callback?: Callback<unknown[]>): Answer<unknown[]> {
     const quit = async () => {
-      await this.#redlock.quit();
+      await this.#redlock().quit();
       return this.servers.map(() => 'OK');
     };
     return Answer.of(quit()).nodeify(callback);
@@ -328,7 +324,7 @@ export class Redlock extends EventEmitter {
     const settings = options && { retryCount, retryDelay };
     try {
       const duration = readText(ttl) as number;
-      const inner = await this.#redlock.acquire(resource, duration, settings);
+      const inner = await acquireBare(this.#redlock(), resource, duration, settings);
       const { expiration, attempts } = inner;
       const left = retryCount - attempts.length;
       const lock = new Lock(this, resource, null, expiration, attempts.length, left);
@@ -345,7 +341,7 @@ export class Redlock extends EventEmitter {
     const message = () => `Unable to fully release the lock on resource "${lock.resource}".`;
     let stats: Awaited<InnerLock['attempts'][number]> | undefined;
     try {
-      const { attempts } = await this.#redlock.release(inner);
+      const { attempts } = await this.#redlock().release(inner);
       stats = await attempts.at(-1);
     } catch (error) {
       if (!(error instanceof ExecutionError)) throw error;
@@ -362,7 +358,7 @@ export class Redlock extends EventEmitter {
       throw new LockError(message, 0);
     }
     try {
-      const extended = await this.#redlock.extend(this.#innerOf(lock), readText(ttl) as number);
+      const extended = await this.#redlock().extend(this.#innerOf(lock), readText(ttl) as number);
       lock.expiration = extended.expiration;
       setInner(lock, extended);
       return lock;
@@ -378,7 +374,7 @@ export class Redlock extends EventEmitter {
     if (known?.resources === lock.resource) return known;
     const resource = namesOf(lock.resource);
     if (known !== undefined && known.resources.join('\n') === resource.join('\n')) return known;
-    return new InnerLock(this.#redlock, resource, `${lock.value}`, [], lock.expiration);
+    return new InnerLock(this.#redlock(), resource, `${lock.value}`, [], lock.expiration);
   }
 }
 
