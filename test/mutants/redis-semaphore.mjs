@@ -99,6 +99,18 @@ export default {
       tests: ['redis-semaphore/behaviour'],
     },
     {
+      file: 'js/adapters/redis-semaphore/permits.ts',
+      was: '      if (known.isUsed) return undefined;\n',
+      becomes: '      return undefined;\n',
+      tests: ['redis-semaphore/permits'],
+    },
+    {
+      file: 'js/adapters/redis-semaphore/permits.ts',
+      was: '    if (this.#all.size >= this.#sweptAt) this.#sweep(permits);\n',
+      becomes: '',
+      tests: ['redis-semaphore/permits'],
+    },
+    {
       file: 'js/adapters/redis-semaphore/options.ts',
       was: 'refreshDefault = Math.round(lockTimeout * 0.8)',
       becomes: 'refreshDefault = 0',

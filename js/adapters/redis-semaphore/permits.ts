@@ -12,6 +12,8 @@ const PASSES_WITHIN = 1 / 2;
 /** A permit passes if the server has confirmed it within this time, in ms, or within this part of its lease. */
 const CONFIRMED_WITHIN_MS = 1_000;
 const CONFIRMED_WITHIN = 1 / 16;
+/** Those that nobody uses are looked for once there are so many. */
+const SWEPT_MIN = 1_000;
 /** Node takes a longer time of a timer for none. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
@@ -36,9 +38,6 @@ interface Left {
   resolve(released?: Promise<unknown>): void;
 }
 
-/** The permits of a connection, by key, on the terms of the objects that came first. */
-type Place = Map<string, Permits>;
-
 /**
  * The permits of one key that the objects of a connection want, all as many and for as long. An object asks the server only
  * while those that have permits or ask for them leave room for it; the others wait here, in the order of their calls.
@@ -46,8 +45,6 @@ type Place = Map<string, Permits>;
  * @internal
  */
 export class Permits {
-  readonly #place: Place;
-  readonly #key: string;
   readonly #limit: number;
   readonly #permits: number;
   /** The lease, in ms. */
@@ -65,29 +62,35 @@ export class Permits {
   /** How often permits have passed since then. */
   #overtaken = 0;
 
-  private constructor(place: Place, key: string, { limit, permits }: Share, ttl: number) {
-    this.#place = place;
-    this.#key = key;
+  private constructor({ limit, permits }: Share, ttl: number) {
     this.#limit = limit ?? 1;
     this.#permits = permits ?? 1;
     this.#ttl = ttl;
   }
 
   /**
-   * Those that an object shares with the others of a connection; none if these want as many others or for as long. `ended`
-   * tells the end of the connection.
+   * Those that an object shares with the others of a connection; none while these want other ones. `ended` tells the end of the
+   * connection.
    */
   static of(ended: AbortSignal, key: string, share: Share, ttl: number): Permits | undefined {
     const place = places.get(ended) ?? placeUntil(ended);
     const known = place.get(key);
-    if (known !== undefined) return known.#suits(share, ttl) ? known : undefined;
-    const made = new Permits(place, key, share, ttl);
+    if (known !== undefined) {
+      if (known.#suits(share, ttl)) return known;
+      if (known.isUsed) return undefined;
+    }
+    const made = new Permits(share, ttl);
     place.set(key, made);
     return made;
   }
 
   #suits({ limit, permits = 1 }: Share, ttl: number): boolean {
     return this.#limit === limit && this.#permits === permits && this.#ttl === ttl;
+  }
+
+  /** Whether an object has permits, asks for them or waits. */
+  get isUsed(): boolean {
+    return this.#holding + this.#asking + (this.#waiting?.size ?? 0) > 0;
   }
 
   /** Whether no further object may ask the server now. */
@@ -130,7 +133,7 @@ export class Permits {
       this.ask();
       next.end('ask');
     }
-    this.#forgetIfUnused();
+    this.#endIfUnused();
   }
 
   /**
@@ -157,14 +160,14 @@ export class Permits {
         fail: (reason) => {
           end();
           reject(reason);
-          this.#forgetIfUnused();
+          this.#endIfUnused();
         },
       };
       waiting.add(waiter);
       const timer = setTimeout(
         () => {
           waiter.end('late');
-          this.#forgetIfUnused();
+          this.#endIfUnused();
         },
         Math.min(wait, TIMER_MS_MAX),
       );
@@ -245,21 +248,48 @@ export class Permits {
     return first;
   }
 
-  #forgetIfUnused(): void {
-    const used = this.#holding + this.#asking + (this.#waiting?.size ?? 0);
-    if (used === 0) this.#place.delete(this.#key);
+  /** The next objects begin anew. */
+  #endIfUnused(): void {
+    if (this.isUsed) return;
+    this.#waiting = undefined;
+    this.#early = 0;
+    this.#overtaken = 0;
   }
 }
 
 const NOTHING_LEFT: Left[] = [];
 
+/** The permits of a connection, by key. Those that nobody uses are kept for the next object: most services have few keys. */
+class Place {
+  readonly #all = new Map<string, Permits>();
+  #sweptAt = SWEPT_MIN;
+
+  get(key: string): Permits | undefined {
+    return this.#all.get(key);
+  }
+
+  set(key: string, permits: Permits): void {
+    this.#all.set(key, permits);
+    if (this.#all.size >= this.#sweptAt) this.#sweep(permits);
+  }
+
+  #sweep(added: Permits): void {
+    for (const [key, permits] of this.#all) {
+      if (!permits.isUsed && permits !== added) this.#all.delete(key);
+    }
+    this.#sweptAt = Math.max(SWEPT_MIN, 2 * this.#all.size);
+  }
+
+  fail(reason: unknown): void {
+    for (const permits of this.#all.values()) permits.fail(reason);
+  }
+}
+
 const places = new WeakMap<AbortSignal, Place>();
 
 function placeUntil(ended: AbortSignal): Place {
-  const place: Place = new Map();
+  const place = new Place();
   places.set(ended, place);
-  onAbort(ended, () => {
-    for (const permits of [...place.values()]) permits.fail(ended.reason);
-  });
+  onAbort(ended, () => place.fail(ended.reason));
   return place;
 }

@@ -400,3 +400,47 @@ test(
     }
   },
 );
+
+test(
+  'permits on other terms pass here as well, once nobody has those of before',
+  limited,
+  async () => {
+    const own = await opened();
+    const first = new Semaphore(own, 'hot', 1, PATIENT);
+    await first.acquire();
+    await first.release();
+    const others = [0, 1].map(() => new MultiSemaphore(own, 'hot', 3, 3, PATIENT));
+    await Promise.all(
+      others.map(async (each) => {
+        await each.acquire();
+        await turn();
+        // The other one would be in the queue of the server if it had asked there.
+        assert.equal(await queue(), 0);
+        await each.release();
+      }),
+    );
+  },
+);
+
+test('keys that nobody uses any more take no memory', limited, async () => {
+  const own = await opened();
+  const KEYS = 20_000;
+  const use = async (from: number) => {
+    for (let key = from; key < from + KEYS; key += CALLERS) {
+      const semaphore = new Semaphore(own, `key ${key}`, 1, PATIENT);
+      await semaphore.acquire();
+      await semaphore.release();
+    }
+  };
+  const useAll = (start: number) =>
+    Promise.all(Array.from({ length: CALLERS }, (_, i) => use(start + i)));
+  const heap = () => {
+    globalThis.gc?.();
+    return process.memoryUsage().heapUsed;
+  };
+  await useAll(0);
+  const before = heap();
+  await useAll(KEYS);
+  // Each of them would keep its text and its count.
+  assert.ok(heap() - before < KEYS * 50, `${heap() - before} bytes`);
+});
