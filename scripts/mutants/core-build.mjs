@@ -20,7 +20,12 @@ const TARGET = join(ROOT, 'target');
 const BIG = { encoding: 'utf8', maxBuffer: 2 ** 30 };
 const LUA = join('src', 'protocol', 'lua');
 /** The build takes longer than the tests. */
-const QUICKLY = { CARGO_PROFILE_TEST_OPT_LEVEL: '1' };
+const QUICKLY = {
+  CARGO_PROFILE_TEST_OPT_LEVEL: '1',
+  CARGO_PROFILE_RELEASE_OPT_LEVEL: '1',
+  CARGO_PROFILE_RELEASE_LTO: 'off',
+  CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
+};
 const FEATURES = ['--no-default-features', '--features', 'core'];
 
 /** All mistakes of Rust and Lua: `{ number, file, line, kind, was, becomes, span, switch }`. */
@@ -54,6 +59,15 @@ export function buildWith(mistakes) {
   copyFileSync(executable, binary);
   process.once('exit', () => rmSync(binary));
   return { binary, refused };
+}
+
+/** The addon of the same copy, as a file. */
+export function buildAddon() {
+  const built = cargo(CORE, ['build', '--release', '--message-format=json']);
+  const files = messages(built).flatMap(({ target, filenames }) =>
+    target?.name === 'holdfast' ? (filenames ?? []) : [],
+  );
+  return files.find((file) => /\.(?:so|dylib|dll)$/.test(file));
 }
 
 /** Does `work` with a folder of scripts in which one has this mistake. */

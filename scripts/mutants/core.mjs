@@ -2,21 +2,17 @@
 // of the environment turns on (tools/mutants): a build for each would take longer than its tests.
 
 import { availableParallelism } from 'node:os';
+import { judgeByAddon } from './addon.mjs';
 import { buildWith, findMistakes, withLua } from './core-build.mjs';
 import { failsAnyTest, failsFreshSeeds, failsOneOf, recordReached } from './core-tests.mjs';
 import { inLanes } from './lanes.mjs';
 import { describe, equivalents, keyOf, shuffled, tell } from './tally.mjs';
 
-/** The unit tests are compiled without it: tests of JavaScript reach it alone. */
-const UNSEEN = 'src/node/';
-
 /** Draws `count` mistakes of the Rust files whose paths begin with `folder`, or of `lua`, and tells which are noticed. */
 export async function sampleCore({ count, seed, folder }) {
   const isLua = folder === 'lua';
   const isChosen = ({ file }) =>
-    isLua
-      ? file.endsWith('.lua')
-      : file.endsWith('.rs') && file.startsWith(folder) && !file.startsWith(UNSEEN);
+    isLua ? file.endsWith('.lua') : file.endsWith('.rs') && file.startsWith(folder);
   const known = equivalents();
   const eligible = findMistakes().filter((each) => isChosen(each) && !known.has(keyOf(each)));
   const drawn = shuffled(eligible, seed).slice(0, count);
@@ -29,9 +25,15 @@ export async function sampleCore({ count, seed, folder }) {
   const judge = async (mistake) => {
     const { isNoticed, by } = await noticedBy(binary, mistake, reached);
     console.log(`  ${isNoticed ? 'noticed' : 'missed '}  ${describe(mistake)}  (${by})`);
-    return { part: partOf(mistake.file), word: isNoticed ? 'noticed' : 'missed' };
+    return { mistake, word: isNoticed ? 'noticed' : 'missed' };
   };
-  tell(await inLanes(rest, judge, availableParallelism()));
+  const judged = await inLanes(rest, judge, availableParallelism());
+  const missed = judged.filter(({ word }) => word === 'missed');
+  const noticed = judged.filter((each) => !missed.includes(each));
+  // Unit tests have no connections to servers, and no bridge.
+  const again = isLua ? missed : await judgeByAddon(missed.map(({ mistake }) => mistake));
+  const all = [...noticed, ...again];
+  tell(all.map(({ mistake, word }) => ({ part: partOf(mistake.file), word })));
 }
 
 /** Whether unit tests, or else fresh seeds of the simulator, notice a mistake. */

@@ -8,7 +8,7 @@ import { rolldown } from 'rolldown';
 import { makeCopy, ROOT } from './copy.mjs';
 
 const COPY = join(ROOT, 'target', 'mutants', 'switched');
-export const TESTS = join(COPY, 'build', 'test');
+export const TESTS = testsOf(COPY);
 const RECORDER = join(import.meta.dirname, 'recorder.cjs');
 /** After this a test that is asked to end, and does not, is killed. */
 const GRACE_MS = 3_000;
@@ -44,20 +44,24 @@ function withTexts(texts) {
 }
 
 /**
- * Runs a file of tests, and ends it at the first failure: `{ ended, ms }`, where `ended` is 'passed', 'failed' or, after
- * `limit` milliseconds, 'hung'.
+ * Runs a file of tests of a copy, and ends it at the first failure: `{ ended, ms }`, where `ended` is 'passed', 'failed' or,
+ * after `limit` milliseconds, 'hung'.
  */
-export function runTest(file, variables, limit) {
+export function runTest(file, variables, limit, copy = COPY) {
   const begun = performance.now();
   const folder = sharedFolder('lot-');
   const flags = ['--enable-source-maps', '--expose-gc', '--disable-warning=WARN_LOCK_PERSISTENCE'];
-  const child = spawn(process.execPath, [...flags, '--test-reporter=tap', join(TESTS, file)], {
-    cwd: COPY,
-    env: { ...process.env, TMPDIR: folder, ...variables },
-    stdio: ['ignore', 'pipe', 'ignore'],
-    // A group of its own, so that whatever it started ends with it.
-    detached: true,
-  });
+  const child = spawn(
+    process.execPath,
+    [...flags, '--test-reporter=tap', join(testsOf(copy), file)],
+    {
+      cwd: copy,
+      env: { ...process.env, TMPDIR: folder, ...variables },
+      stdio: ['ignore', 'pipe', 'ignore'],
+      // A group of its own, so that whatever it started ends with it.
+      detached: true,
+    },
+  );
   running.add(child.pid);
   let ended;
   const end = (how) => {
@@ -85,6 +89,11 @@ export function runTest(file, variables, limit) {
       });
     });
   });
+}
+
+/** The built tests of a copy. */
+export function testsOf(copy) {
+  return join(copy, 'build', 'test');
 }
 
 /** A new folder in which programs of other users may write as well: some tests run as nobody. */
