@@ -86,9 +86,8 @@ export function exportsOf(source: Source): Exports {
 function noteExport(node: Node, found: Exports): void {
   const { values, others, all } = found;
   if (node.type === 'ExportAllDeclaration') {
-    const specifier = node.source.value;
-    if (node.exported === null) all.push(specifier);
-    else others.set(nameOf(node.exported), { specifier, name: '*' });
+    // `export * as name` hands on an object that no node stands for.
+    if (node.exported === null) all.push(node.source.value);
   }
   if (node.type === 'ExportDefaultDeclaration') values.set('default', node.declaration);
   if (node.type === 'TSExportAssignment') found.whole = node.expression;

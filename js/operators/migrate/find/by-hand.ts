@@ -33,8 +33,7 @@ export function findByHand(source: Source, { all, scripts }: Commands): HandLock
     else if (script === 'acquire') add(command, 'script', ENOUGH);
     else if (verb === 'incr' && isTakenByCount(source, command, all))
       add(command, 'incr', ENOUGH + 1);
-    else if (verb === 'getset' && isTakenBySwap(source, command, all))
-      add(command, 'getset', ENOUGH + 1);
+    else if (isTakenBySwap(source, command, all)) add(command, 'getset', ENOUGH + 1);
     else if (verb === 'set' && isCheckedBefore(source, command, all))
       add(command, 'check', ENOUGH + 1);
     else if (verb === 'set' && isBlind(source, command, all)) add(command, 'blind', ENOUGH + 1);

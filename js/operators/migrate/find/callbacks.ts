@@ -52,7 +52,7 @@ export function resultName(source: Source, call: CallExpression): string {
   for (const each of source.around(call)) {
     if (each.type === 'VariableDeclarator') return source.textOf(each.id);
     if (each.type === 'AssignmentExpression') return source.textOf(each.left);
-    if (each.type.endsWith('Statement') || each.type.endsWith('Function')) return '';
+    if (each.type.endsWith('Statement') || isFunction(each)) return '';
   }
   return '';
 }
@@ -77,6 +77,6 @@ export function routineOf(source: Source, node: Node, all: readonly KeyCommand[]
 function isContinuation(source: Source, node: AnyFunction, all: readonly KeyCommand[]): boolean {
   const parent = source.parent(node);
   if (parent?.type === 'NewExpression') return source.textOf(parent.callee) === 'Promise';
-  if (parent?.type !== 'CallExpression' || parent.callee === node) return false;
+  if (parent?.type !== 'CallExpression') return false;
   return CONTINUES.test(calledName(parent)) || all.some(({ call }) => call === parent);
 }

@@ -5,6 +5,7 @@ import {
   type CallExpression,
   calledName,
   contains,
+  follows,
   type Node,
   type Source,
 } from './source.js';
@@ -38,10 +39,11 @@ function isInClause(
   take: Node,
   isClause: (each: Node, parent: Node) => boolean,
 ): boolean {
-  for (const each of [release, ...source.around(release)]) {
-    const parent = source.parent(each);
-    if (parent === undefined || contains(each, take)) return false;
+  let each = release;
+  for (const parent of source.around(release)) {
+    if (contains(each, take)) return false;
     if (isClause(each, parent)) return true;
+    each = parent;
   }
   return false;
 }
@@ -62,7 +64,7 @@ export function skippedRelease(
   take: CallExpression,
   frees: readonly CallExpression[],
 ): Node | undefined {
-  const after = frees.filter((free) => free.start > take.end);
+  const after = frees.filter((free) => follows(free, take));
   const last = after.at(-1);
   if (last === undefined || frees.some((free) => source.functionOf(free) !== here))
     return undefined;
@@ -73,8 +75,8 @@ export function skippedRelease(
     .callsWithin(here)
     .some(
       (call) =>
-        call.start > take.end &&
-        call.end < last.start &&
+        follows(call, take) &&
+        follows(last, call) &&
         !frees.includes(call) &&
         source.parent(call)?.type === 'AwaitExpression' &&
         source.functionOf(call) === here &&
@@ -98,7 +100,7 @@ function isSwallowed(source: Source, here: AnyFunction, take: Node, free: Node):
       (each) =>
         each.type === 'TryStatement' &&
         each.handler !== null &&
-        each.start > take.end &&
-        each.end < free.start,
+        follows(each, take) &&
+        follows(free, each),
     );
 }

@@ -16,24 +16,23 @@ const PACKAGES = /^(ioredis|redis|@redis\/client|iovalkey)$/;
 const MAKERS = /^(Redis|IORedis|Valkey|createClient|Cluster|createCluster)$/;
 const TYPES = /^(Redis|IORedis|Valkey|Cluster|RedisClientType|RedisClusterType)$/;
 
-/** How often a name may stand for another one. */
-const HOPS_MAX = 8;
-
 /** Whether an expression is a client for sure: made here, by its type, or made in another file of the tree. */
-export function isClient(source: Source, given: Node, hops = HOPS_MAX): boolean {
-  if (hops === 0) return false;
+export function isClient(source: Source, given: Node, above = new Set<Node>()): boolean {
   const node = source.resolve(given);
+  // Functions may return what each other returns.
+  if (above.has(node)) return false;
+  const path = new Set([...above, node]);
   if (isMade(source, node) || isTyped(source, node)) return true;
-  const is = (each: Node) => isClient(source, each, hops - 1);
+  const is = (each: Node) => isClient(source, each, path);
   // `globals.redis ?? new Redis()`, `(globals.redis = new Redis())`
   if (node.type === 'LogicalExpression') return is(node.left) || is(node.right);
   if (node.type === 'AssignmentExpression') return is(node.right);
   if (node.type === 'CallExpression') {
     const maker = standsFor(source, node.callee);
-    return isFunction(maker.node) && returnsClient(maker.source, maker.node, hops - 1);
+    return isFunction(maker.node) && returnsClient(maker.source, maker.node, path);
   }
   const value = source.outside?.resolve(source, node);
-  return value !== undefined && isClient(value.source, value.node, hops - 1);
+  return value !== undefined && isClient(value.source, value.node, path);
 }
 
 /** The value of an expression, from here or from another file of the tree. */
@@ -42,16 +41,16 @@ export function standsFor(source: Source, node: Node): Value {
 }
 
 /** Whether all that a function returns are clients. */
-function returnsClient(source: Source, maker: AnyFunction, hops: number): boolean {
-  if (maker.body === null) return false;
-  if (maker.body.type !== 'BlockStatement') return isClient(source, maker.body, hops);
-  const returned = source
+function returnsClient(source: Source, maker: AnyFunction, path: Set<Node>): boolean {
+  const statements = source
     .within(maker)
-    .flatMap((each) =>
-      each.type === 'ReturnStatement' && source.functionOf(each) === maker ? [each.argument] : [],
-    );
+    .filter((each) => each.type === 'ReturnStatement' && source.functionOf(each) === maker);
+  const returned =
+    maker.body?.type === 'BlockStatement'
+      ? statements.map((each) => (each.type === 'ReturnStatement' ? each.argument : null))
+      : [maker.body];
   return (
-    returned.length > 0 && returned.every((each) => each !== null && isClient(source, each, hops))
+    returned.length > 0 && returned.every((each) => each !== null && isClient(source, each, path))
   );
 }
 
@@ -105,7 +104,7 @@ function isTypedField(source: Source, owner: Class, name: string): boolean {
   return owner.body.body.some((each) => {
     if (each.type === 'PropertyDefinition')
       return nameOf(each.key) === name && hasType(source, each);
-    if (each.type !== 'MethodDefinition' || each.kind !== 'constructor') return false;
+    if (each.type !== 'MethodDefinition') return false;
     const fields = each.value.params.flatMap((param) =>
       param.type === 'TSParameterProperty' ? [param.parameter] : [],
     );

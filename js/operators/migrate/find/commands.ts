@@ -10,7 +10,6 @@ import {
   bare,
   type CallExpression,
   calledName,
-  isFunction,
   type Node,
   receiverOf,
   type Source,
@@ -82,8 +81,7 @@ function speaksRedis(source: Source, call: CallExpression): boolean {
   const receiver = receiverOf(call);
   if (receiver === undefined)
     return call.callee.type === 'Identifier' && call.callee.name.endsWith('Async');
-  if (source.resolve(receiver).type === 'NewExpression' && isCollection(source, receiver))
-    return false;
+  if (isCollection(source, receiver)) return false;
   return (
     REDIS.test(source.textOf(receiver)) ||
     source.parent(call)?.type === 'AwaitExpression' ||
@@ -111,13 +109,15 @@ function argumentsOf(source: Source, call: CallExpression): Node[] {
   const [first] = call.arguments;
   if (first === undefined) return [];
   const array = source.resolve(first);
-  if (array.type === 'ArrayExpression' && call.arguments.length <= 2 && array.elements.length > 1)
-    return array.elements.filter((each) => each !== null);
+  if (array.type === 'ArrayExpression') return itemsOf(array);
   return call.arguments.flatMap((each) => {
     const spread = each.type === 'SpreadElement' ? source.resolve(each.argument) : undefined;
-    if (spread?.type === 'ArrayExpression') return spread.elements.filter((item) => item !== null);
-    return [bare(each)];
+    return spread?.type === 'ArrayExpression' ? itemsOf(spread) : [bare(each)];
   });
+}
+
+function itemsOf({ elements }: Extract<Node, { type: 'ArrayExpression' }>): Node[] {
+  return elements.filter((each) => each !== null);
 }
 
 /** A command by its words: `call('SET', …)`, `sendCommand(['SET', …])`, `redis(['SET', …])`. */
@@ -128,17 +128,13 @@ function readGeneric(
   scripts: Scripts,
 ): KeyCommand | undefined {
   const [first, second] = args;
-  if (first === undefined || args.length < 2) return undefined;
   const word = source.string(first) ?? '';
   const isGeneric = GENERIC.test(calledName(call));
   if (!(isGeneric ? /^[a-z]+$/i : /^(SET|SETNX|GET|DEL|EVAL|EVALSHA|P?EXPIRE)$/).test(word))
     return undefined;
   const name = word.toLowerCase();
   const inner = second === undefined ? undefined : source.resolve(second);
-  const rest =
-    inner?.type === 'ArrayExpression'
-      ? inner.elements.filter((each) => each !== null)
-      : args.slice(1);
+  const rest = inner?.type === 'ArrayExpression' ? itemsOf(inner) : args.slice(1);
   if (RUN_SCRIPT.test(name)) return readScript(source, call, rest, scripts);
   const verb = VERBS[name];
   return verb === undefined ? undefined : readVerb(source, call, verb, name, rest);
@@ -147,7 +143,7 @@ function readGeneric(
 /** A function of another name that is called with the words of SET, such as a promisified one. */
 function readNamed(source: Source, call: CallExpression, args: Node[]): KeyCommand | undefined {
   if (!/set|command|cmd|exec|send|redis/i.test(source.textOf(call.callee))) return undefined;
-  const flags = args.slice(2).map((each) => source.string(each)?.toUpperCase());
+  const flags = args.map((each) => source.string(each)?.toUpperCase());
   if (!flags.includes('NX') || !flags.some((flag) => flag === 'EX' || flag === 'PX'))
     return undefined;
   return readVerb(source, call, 'set', 'set', args);
@@ -161,7 +157,7 @@ function readVerb(
   args: Node[],
 ): KeyCommand | undefined {
   const [key, second, ...rest] = args;
-  if (key === undefined || (isFunction(key) && verb !== 'watch')) return undefined;
+  if (key === undefined) return undefined;
   if (name === 'setex' || name === 'psetex') {
     return {
       verb,
@@ -171,10 +167,11 @@ function readVerb(
       expiry: { unit: name === 'setex' ? 's' : 'ms', amount: second as Node },
     };
   }
-  if (name === 'hsetnx') return { verb, call, key, value: rest[0], nx: true };
   if (verb === 'setnx') {
-    const third = rest.find((each) => !isCallback(source, each));
-    return { verb, call, key, value: second, nx: true, expiry: third && 'unknown' };
+    // A hash has a field before the value.
+    const [value, ...others] = args.slice(name === 'hsetnx' ? 2 : 1);
+    const third = others.find((each) => !isCallback(source, each));
+    return { verb, call, key, value, nx: true, expiry: third && 'unknown' };
   }
   if (verb === 'expire' && second !== undefined)
     return { verb, call, key, expiry: { ...EXPIRE[name], amount: second } as Expiry };

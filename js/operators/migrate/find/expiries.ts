@@ -3,7 +3,7 @@
 import { routineOf } from './callbacks.js';
 import type { KeyCommand } from './key-command.js';
 import { sameKey } from './keys.js';
-import { contains, type Node, nameOf, type Source } from './source.js';
+import { contains, follows, type Node, nameOf, type Source } from './source.js';
 import { sameTransaction } from './transactions.js';
 
 /** A time that code reads, and a name that it may have. */
@@ -34,7 +34,7 @@ export function lateExpiry(
 /** Whether a command only sets an expiry, or writes the value again with one. */
 function isLater(acquire: KeyCommand, { verb, nx, expiry, call }: KeyCommand): boolean {
   if (verb === 'expire') return true;
-  return verb === 'set' && nx !== true && expiry !== undefined && call.start > acquire.call.end;
+  return nx !== true && expiry !== undefined && follows(call, acquire.call);
 }
 
 /** The command that sets the expiry of a lock: in the same MULTI, or else in the same function, or else anywhere. */
@@ -46,7 +46,6 @@ export function laterExpiry(
   const later = all.filter(
     (each) => isLater(acquire, each) && sameKey(source, each.key, acquire.key),
   );
-  if (later.length < 2) return later[0];
   const here = routineOf(source, acquire.call, all);
   return (
     later.find(({ call }) => sameTransaction(source, call, acquire.call)) ??

@@ -35,7 +35,6 @@ export function readFlags(
     if (word === 'NX') nx = true;
     else if (word !== undefined && next !== undefined && word in UNITS)
       expiry = { ...UNITS[word as keyof typeof UNITS], amount: next };
-    else if (each.type === 'SpreadElement') expiry ??= 'unknown';
     else if (resolved.type === 'ObjectExpression') {
       const read = readOptions(source, resolved);
       nx ||= read.nx === true;
@@ -62,9 +61,8 @@ function readOptions(source: Source, options: Node): Pick<KeyCommand, 'nx' | 'ex
     const value = source.resolve(property.value);
     if (name === 'nx') nx = !(value.type === 'Literal' && value.value === false);
     if (name === 'condition' || name === 'mode' || name === 'setmode')
-      nx ||= source.string(value)?.toUpperCase() === 'NX' || /\bNX\b/.test(source.textOf(value));
-    if (name === 'conditionalset')
-      nx ||= /onlyIfDoesNotExist/i.test(source.string(value) ?? source.textOf(value));
+      nx ||= /\bNX\b/i.test(source.textOf(value));
+    nx ||= /onlyIfDoesNotExist/i.test(source.textOf(value));
     const unit = UNITS[name.toUpperCase() as keyof typeof UNITS];
     if (unit !== undefined) expiry = { ...unit, amount: property.value };
     if (name === 'ttl') expiry = 'unknown';

@@ -12,16 +12,14 @@ export function keysOf(source: Source, key: Node | undefined): Set<string> {
       .textOf(node)
       .replace(/\s+/g, '')
       .replace(/\bthis\._?/g, '');
-  const first = key.type === 'ArrayExpression' && key.elements[0] ? key.elements[0] : key;
-  const resolved = source.resolve(first);
-  for (const node of [bare(first), resolved]) {
+  for (const node of [bare(key), source.resolve(key)]) {
     keys.add(flat(node));
     if (node.type !== 'CallExpression') continue;
     // A function makes the same kind of key from other arguments.
     const fixed = node.arguments.filter((each) => each.type === 'Literal').map(flat);
     if (fixed.length > 0 || saysLock(flat(node.callee))) keys.add(`${flat(node.callee)}(${fixed})`);
   }
-  const text = source.string(first);
+  const text = source.string(key);
   if (text !== undefined && /[a-z]{2}/i.test(text)) keys.add(text);
   return keys;
 }

@@ -21,21 +21,10 @@ export function releasesOf(
 function belongs(source: Source, acquire: KeyCommand, release: KeyCommand): boolean {
   if (sameKey(source, acquire.key, release.key)) return true;
   if (release.script !== 'release' && !speaksOfRelease(source, release)) return false;
-  if (
-    release.verb === 'del' &&
-    release.key !== undefined &&
-    !saysLock(source.textOf(release.key))
-  ) {
-    return (
-      source.classOf(acquire.call) === source.classOf(release.call) &&
-      hasSameParameter(source, acquire, release)
-    );
-  }
-  return source.classOf(acquire.call) === source.classOf(release.call);
-}
-
-function hasSameParameter(source: Source, a: KeyCommand, b: KeyCommand): boolean {
-  return saysLock(namesAround(source, a.call)) && saysLock(namesAround(source, b.call));
+  if (source.classOf(acquire.call) !== source.classOf(release.call)) return false;
+  if (release.verb !== 'del' || release.key === undefined) return true;
+  if (saysLock(source.textOf(release.key))) return true;
+  return [acquire, release].every(({ call }) => saysLock(namesAround(source, call)));
 }
 
 export function speaksOfRelease(source: Source, { call }: KeyCommand): boolean {

@@ -15,9 +15,6 @@ export type { CallExpression, Class, Node };
 /** A function of any form. */
 export type AnyFunction = FunctionNode | ArrowFunctionExpression;
 
-/** How often a name may stand for another name. */
-const HOPS_MAX = 8;
-
 /** The value of an expression, and the file that has it. */
 export interface Value {
   readonly source: Source;
@@ -202,13 +199,15 @@ export class Source {
 
   /** Follows names to the expression that they stand for, as far as the file tells. */
   resolve(given: Node): Node {
-    let node = bare(given);
-    for (let hop = 0; hop < HOPS_MAX; hop++) {
-      const next = this.#valueOf(node);
-      if (next === undefined || next === node) return node;
-      node = bare(next);
+    // Names may stand for each other in a circle.
+    const seen = new Set<Node>();
+    for (let node = bare(given); ; ) {
+      seen.add(node);
+      const value = this.#valueOf(node);
+      const next = value === undefined ? undefined : bare(value);
+      if (next === undefined || seen.has(next)) return node;
+      node = next;
     }
-    return node;
   }
 
   #valueOf(node: Node): Node | undefined {
@@ -282,6 +281,11 @@ export function isFunction(node: Node): node is AnyFunction {
 
 export function contains(outer: Node, inner: Node): boolean {
   return outer.start <= inner.start && inner.end <= outer.end;
+}
+
+/** Whether a node stands behind another one. */
+export function follows(node: Node, other: Node): boolean {
+  return node.start >= other.end;
 }
 
 /** An expression without what TypeScript, parentheses and `await` put around it. */

@@ -8,6 +8,7 @@ import {
   type CallExpression,
   calledName,
   contains,
+  follows,
   isFunction,
   type Node,
   type Source,
@@ -20,12 +21,8 @@ export function judgeRelease(
 ): Fault[] {
   return releases.flatMap((release): Fault[] => {
     const here = routineOf(source, release.call, all);
-    if (
-      release.verb !== 'del' ||
-      (isFunction(here) && /force|reset|clear/i.test(source.nameOfFunction(here)))
-    )
-      return [];
-    const inside = all.filter(({ call, verb }) => contains(here, call) && verb !== 'del');
+    if (isFunction(here) && /force|reset|clear/i.test(source.nameOfFunction(here))) return [];
+    const inside = all.filter(({ call }) => contains(here, call));
     if (inside.some(({ verb, script }) => verb === 'watch' || script === 'release')) return [];
     const gets = inside.filter(
       ({ verb, call, key }) =>
@@ -80,7 +77,7 @@ function isGuarded(source: Source, call: CallExpression, here: Node): boolean {
   return source.within(here).some(
     (each) =>
       each.type === 'IfStatement' &&
-      each.end <= call.start &&
+      follows(call, each) &&
       source
         .within(each.consequent)
         .concat(each.consequent)

@@ -5,7 +5,6 @@ import { sameKey } from '../keys.js';
 import type { Fault } from '../lock.js';
 import {
   bare,
-  type CallExpression,
   calledName,
   contains,
   type Node,
@@ -15,7 +14,7 @@ import {
 } from '../source.js';
 import { wordsOf } from '../words.js';
 
-const RENEWS = /^(extend|renew|refresh|heartbeat|prolong|keepalive|keepalive|reacquire|touch)/;
+const RENEWS = /^(extend|renew|refresh|heartbeat|prolong|keepalive|reacquire|touch)/;
 
 export function judgeRenewal(
   source: Source,
@@ -26,7 +25,9 @@ export function judgeRenewal(
   const timer = source
     .calls()
     .filter((call) => /^set(Interval|Timeout)$/.test(calledName(call)))
-    .find((call) => isRenewedBy(source, call, acquire, commands));
+    .find(
+      ({ arguments: [callback] }) => callback && isRenewedBy(source, callback, acquire, commands),
+    );
   if (timer !== undefined) return [{ rule: 'renewal-on-event-loop', node: timer }];
   if (/^(check|blind|incr|getset)$/.test(lock.form) || mayBeRenewed(source, acquire, commands))
     return [];
@@ -37,12 +38,10 @@ export function judgeRenewal(
 /** Whether a timer sets the expiry of the lock, or calls a function that says so. */
 function isRenewedBy(
   source: Source,
-  timer: CallExpression,
+  callback: Node,
   acquire: KeyCommand,
   { all }: Commands,
 ): boolean {
-  const [callback] = timer.arguments;
-  if (callback === undefined) return false;
   const body = source.resolve(callback);
   const renews = all.some(
     ({ call, verb, script, key }) =>

@@ -35,14 +35,12 @@ function judgeUsers(
   takers: ReadonlySet<string>,
   freers: ReadonlySet<string>,
 ): Fault[] {
-  const faults: Fault[] = [];
-  for (const take of source.calls().filter((call) => takers.has(calledName(call)))) {
+  const takes = source.calls().filter((call) => takers.has(calledName(call)));
+  return takes.flatMap((take): Fault[] => {
     const here = source.functionOf(take);
-    if (here === undefined) continue;
+    if (here === undefined) return [];
     const frees = source.callsWithin(here).filter((call) => freers.has(calledName(call)));
-    if (frees.length === 0) continue;
     const node = skippedRelease(source, here, take, frees);
-    if (node !== undefined) faults.push({ rule: 'release-not-in-finally', node });
-  }
-  return faults;
+    return node === undefined ? [] : [{ rule: 'release-not-in-finally', node }];
+  });
 }

@@ -9,8 +9,7 @@ export function judgeValue(
   { form, releases }: HandLock,
   acquire: KeyCommand,
 ): Fault[] {
-  if (form === 'incr' || form === 'script' || acquire.value === undefined || releases.length === 0)
-    return [];
+  if (form === 'script' || acquire.value === undefined || releases.length === 0) return [];
   return isShared(source, acquire.value) ? [{ rule: 'value-not-unique', node: acquire.value }] : [];
 }
 
@@ -28,7 +27,7 @@ function isShared(source: Source, given: Node): boolean {
   if (/^(Date\.now|performance\.now|(os\.)?hostname|moment|process\.uptime)$/.test(called))
     return true;
   if (/^(String|Number|JSON\.stringify|Math\.floor)$/.test(called))
-    return node.arguments.length > 0 && node.arguments.every((each) => isShared(source, each));
+    return node.arguments.every((each) => isShared(source, each));
   if (
     /\.(toString|getTime|valueOf|toISOString|unix)$/.test(called) &&
     node.callee.type === 'MemberExpression'

@@ -2,7 +2,7 @@
 
 import type { HandLock, KeyCommand } from '../key-command.js';
 import type { Fault } from '../lock.js';
-import { calledName, contains, type Source } from '../source.js';
+import { calledName, contains, follows, type Source } from '../source.js';
 
 const WRITES =
   /^(save|update|updateOne|updateMany|insert|insertOne|insertMany|insertInto|upsert|findOneAndUpdate|findByIdAndUpdate|bulkWrite|executeRaw|\$executeRaw|writeFile)$/;
@@ -15,9 +15,7 @@ export function judgeWrites(source: Source, { releases }: HandLock, acquire: Key
     .callsWithin(here)
     .find(
       (call) =>
-        call.start > acquire.call.end &&
-        call.start < release.call.start &&
-        WRITES.test(calledName(call)),
+        follows(call, acquire.call) && follows(release.call, call) && WRITES.test(calledName(call)),
     );
   return write === undefined ? [] : [{ rule: 'no-fence', node: write }];
 }
