@@ -67,6 +67,24 @@ const EXPORTS: Readonly<
     "import { open } from './store.js';\nconst kv = open('locks');",
     { 'store.js': `${CLIENT}export function open() {\n  return made;\n}` },
   ],
+  'a namespace': [
+    "import * as store from './store.js';\nconst kv = store.open();",
+    { 'store.js': `${CLIENT}export const open = () => made;` },
+  ],
+  'a function that returns it at its end': [
+    "import { open } from './store.js';\nconst kv = open();",
+    {
+      'store.js': `${CLIENT}export function open() {\n  made.on('error', () => {\n    return 1;\n  });\n  return made;\n}`,
+    },
+  ],
+  'a copy of a client': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export const kv = new Redis(process.env.OTHER_URL).duplicate();` },
+  ],
+  'a client in place of none': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export const kv = given ?? made;` },
+  ],
   'one client for all reloads': [
     "import { kv } from './store.js';",
     { 'store.js': `${CLIENT}export const kv = globalThis.kept ?? (globalThis.kept = made);` },
@@ -82,6 +100,10 @@ const REQUIRES: typeof EXPORTS = {
   'a property': [
     "const { kv } = require('./store');",
     { 'store.js': `${CLIENT_CJS}module.exports = { kv: made };` },
+  ],
+  'a property of the module': [
+    "const { kv } = require('./store');",
+    { 'store.js': `${CLIENT_CJS}module.exports.kv = made;` },
   ],
   'a property of its own': [
     "const kv = require('./store').kv;",
@@ -125,6 +147,36 @@ const UNSURE: typeof EXPORTS = {
   'a function that changes the database': [
     "import { open } from './store.js';\nconst kv = open();",
     { 'store.js': `${CLIENT}export const open = () => made;\nmade.select(2);` },
+  ],
+  'a function that returns nothing': [
+    "import { open } from './store.js';\nconst kv = open();",
+    { 'store.js': `${CLIENT}export function open() {}` },
+  ],
+  'functions that call each other': [
+    "import { open } from './store.js';\nconst kv = open();",
+    {
+      'store.js': `${CLIENT}export const open = () => again();\nexport const again = () => open();`,
+    },
+  ],
+  'a Map in place of none': [
+    "import { kv } from './store.js';",
+    { 'store.js': `${CLIENT}export const kv = given ?? new Map();` },
+  ],
+  'a function that is no require': [
+    "const kv = load('./store.js');",
+    { 'store.js': `${CLIENT_CJS}module.exports = made;` },
+  ],
+  'the exports of another object': [
+    "const kv = require('./store.js');",
+    { 'store.js': `${CLIENT_CJS}other.exports = made;` },
+  ],
+  'another property of the module': [
+    "const kv = require('./store.js');",
+    { 'store.js': `${CLIENT_CJS}module.kv = made;` },
+  ],
+  'a property of another object': [
+    "const { kv } = require('./store.js');",
+    { 'store.js': `${CLIENT_CJS}own.kv = made;\nother.exports.kv = made;\nmodule.own.kv = made;` },
   ],
   'a Map': ["import { kv } from './store.js';", { 'store.js': 'export const kv = new Map();' }],
   'set later': [

@@ -34,7 +34,8 @@ test('each way to name a package moves to the drop-in, and is told if it is ther
 });
 
 test('a text that is the name of a package is no use of it', async () => {
-  const text = "log('redlock');\nlog('from', require, 'redlock');\nconst a = ['redlock'];\n";
+  const text =
+    "log('redlock');\nlog('from', require, 'redlock');\nconst a = ['redlock'];\njest.mock(file, 'redlock');\n";
   const folder = folderOf({ 'package.json': REDLOCK, 'a.js': text });
   const { found, changes } = await reportOf(folder);
   assert.deepEqual([found, changes], [[], []]);
@@ -44,6 +45,7 @@ const NEW = 'new Redlock([client]';
 
 /** Code that the drop-in of a package does not run, and what the report says of it. */
 const OBSTACLES: readonly (readonly [name: string, code: string, advice: RegExp])[] = [
+  ['redis-semaphore', "import semaphores from 'redis-semaphore';", /has no default$/],
   ['redlock', "import { Queue } from 'redlock';", /holdfast\/redlock has no Queue$/],
   ['redlock', "const { Queue } = require('redlock');", /has no Queue$/],
   ['redlock', "const Queue = require('redlock').Queue;", /has no Queue$/],
@@ -68,6 +70,7 @@ const OBSTACLES: readonly (readonly [name: string, code: string, advice: RegExp]
 
 /** The same code as far as the drop-in runs it. */
 const MOVES: readonly (readonly [name: string, code: string])[] = [
+  ['redis-semaphore', "import * as semaphores from 'redis-semaphore';"],
   ['redlock', `import * as all from 'redlock';\n${NEW}, {});`],
   ['redlock', `import Redlock from 'redlock';\n${NEW}, { retryCount: 3, ...more });`],
   ['redlock', `import Redlock from 'redlock';\n${NEW});\nnew Redis({ db: 2 });`],

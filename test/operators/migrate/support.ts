@@ -47,8 +47,14 @@ export function folderOf(files: Readonly<Record<string, string>>): string {
 /** A lock in the report. */
 export interface Lock {
   readonly by: string;
+  readonly key: string | null;
   readonly line: number;
-  readonly findings: readonly { readonly rule: string; readonly line: number }[];
+  readonly column: number;
+  readonly findings: readonly {
+    readonly rule: string;
+    readonly line: number;
+    readonly column: number;
+  }[];
   readonly advice: string;
   readonly code?: string;
   readonly rewritten: boolean;
