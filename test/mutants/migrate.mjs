@@ -23,7 +23,7 @@ export default {
     { file: BY_HAND, was: "each.script === 'extend' || ", becomes: '' },
     { file: WRITE, was: '  chmodSync(draft, mode);\n', becomes: '' },
     { file: WRITE, was: 'realpathSync(change.path)', becomes: 'change.path' },
-    { file: CLEANUP, was: ' || contains(each, take)', becomes: '' },
+    { file: CLEANUP, was: 'if (contains(each, take)) return false;', becomes: '' },
     { file: CLEANUP, was: ' &&\n        !isPause(call)', becomes: '' },
     { file: CLEANUP, was: "isArgument(parent, each, 'catch', 0)", becomes: 'false' },
     { file: CALLBACKS, was: ' || all.some(({ call }) => call === parent)', becomes: '' },

@@ -192,6 +192,28 @@ test('a constructor that makes the client last makes the manager after it', asyn
 
 test('another form stays, with the code to paste', async () => {
   const forms = {
+    'never-freed.mjs': MODULE.slice(0, MODULE.indexOf('export async function unlock')),
+    'by-script.mjs': MODULE.replace(
+      "redis.set(`lock:${name}`, token, 'PX', 30_000, 'NX')",
+      "redis.eval(`return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])`, 1, `lock:${name}`, token, 900)",
+    ),
+    'del-two.mjs': MODULE.replace(
+      'redis.eval(RELEASE, 1, `lock:${name}`',
+      'redis.del(`lock:${name}`',
+    ),
+    'other-key.mjs': MODULE.replace('RELEASE, 1, `lock:', 'RELEASE, 1, `mine:'),
+    'asked.mjs': MODULE.replace(
+      /await redis\.eval\((.*)\);/,
+      'if (await redis.eval($1)) log(name);',
+    ),
+    'any-token.ts': SERVICE.replace(
+      'unlock(key: string, token: string)',
+      'unlock(key: string, token: any)',
+    ),
+    'maybe-token.ts': SERVICE.replace(
+      'unlock(key: string, token: string)',
+      'unlock(key: string, token?: string)',
+    ),
     'same-owner.mjs': MODULE.replace('const token = randomUUID();', "const token = 'me';"),
     'owner-of-caller.mjs': MODULE.replace('lock(name) {', 'lock(name, token) {').replace(
       '  const token = randomUUID();\n',

@@ -67,6 +67,29 @@ const EXPORTS: Readonly<
     "import { open } from './store.js';\nconst kv = open('locks');",
     { 'store.js': `${CLIENT}export function open() {\n  return made;\n}` },
   ],
+  'a property of a default': [
+    "import store from './store.js';\nconst kv = store.open();",
+    { 'store.js': `${CLIENT}const open = () => made;\nexport default { open };` },
+  ],
+  'a default of CommonJS': [
+    "import kv from './store.cjs';",
+    { 'store.cjs': `${CLIENT_CJS}module.exports = made;` },
+  ],
+  'the second of two files': [
+    "import { kv } from './lib.js';",
+    {
+      'lib.js': "export * from './none.js';\nexport * from './store.js';",
+      'none.js': 'export const none = 0;',
+      'store.js': `${CLIENT}export const kv = made;`,
+    },
+  ],
+  'a circle of other files': [
+    "import { kv } from './store.js';",
+    {
+      'store.js': `${CLIENT}import './more.js';\nexport const kv = made;`,
+      'more.js': "import './store.js';",
+    },
+  ],
   'a namespace': [
     "import * as store from './store.js';\nconst kv = store.open();",
     { 'store.js': `${CLIENT}export const open = () => made;` },
@@ -178,6 +201,7 @@ const UNSURE: typeof EXPORTS = {
     "const { kv } = require('./store.js');",
     { 'store.js': `${CLIENT_CJS}own.kv = made;\nother.exports.kv = made;\nmodule.own.kv = made;` },
   ],
+  'a file that is not there': ["import { kv } from '@/store';", {}],
   'a Map': ["import { kv } from './store.js';", { 'store.js': 'export const kv = new Map();' }],
   'set later': [
     "import { kv } from './store.js';",

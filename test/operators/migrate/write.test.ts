@@ -250,6 +250,14 @@ test('another form stays, with the code to paste', async () => {
     'injected.mjs': OLD.replace('new Redis(process.env.REDIS_URL)', 'container.redis'),
     'unknown.mjs': OLD.replace("from 'ioredis'", "from './redis.mjs'"),
     'http.mjs': OLD.replace("from 'ioredis'", "from '@upstash/redis'"),
+    'two-clients.mjs':
+      OLD.replace(
+        'const RELEASE',
+        'const other = new Redis(process.env.OTHER_URL);\nconst RELEASE',
+      ) +
+      OLD.slice(OLD.indexOf('export async'))
+        .replaceAll('redis.', 'other.')
+        .replace('withLock', 'withOther'),
     'renewed.mjs': OLD.replace(
       'return await fn();',
       'await redis.pexpire(key, 9);\n    return await fn();',
