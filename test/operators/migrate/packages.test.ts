@@ -12,6 +12,7 @@ const NAMES: readonly (readonly [line: string, isLock: boolean])[] = [
   ["export * from 'redlock';", true],
   ["export type { Settings } from 'redlock';", false],
   ["import type { Settings } from 'redlock';", false],
+  ["import { type Settings } from 'redlock';", false],
   ["import { type Settings, type Lock } from 'redlock';", false],
   ["import { type Settings, Lock } from 'redlock';", true],
   ["import redlock = require('redlock');", true],
