@@ -3,6 +3,7 @@
 import type { Cron } from 'croner';
 import { checkText, show } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
+import { TTL_MS_MAX } from '../lock/times.js';
 
 /** How early a call may be for a planned time, by the clock of the server: a part of the time since the one before. */
 const EARLY_PART = 4;
@@ -62,9 +63,9 @@ export class CronPlan {
     }
   }
 
-  /** The first planned time later than `time`. After the last year that a calendar has there is none. */
+  /** The first planned time later than `time`. After the last year that a calendar has it is later than any lease lasts. */
   #after(time: number): number {
-    return this.#cron.nextRun(new Date(time))?.getTime() ?? Number.MAX_SAFE_INTEGER;
+    return this.#cron.nextRun(new Date(time))?.getTime() ?? TTL_MS_MAX;
   }
 
   /** The last planned time earlier than `time`. */

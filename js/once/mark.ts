@@ -188,7 +188,7 @@ export class Mark {
   /** It is neither renewed nor needed for long: who finds it with the lock of the job, replaces it. */
   #request(): AcquireRequest {
     const { once, slot } = this.#run;
-    const { ttl, label, stallTimeout, origin, signal } = once.request;
+    const { ttl, label, stallTimeout, origin, signal, awaitRelease } = once.request;
     return {
       ...this.#taker.defaultRequest,
       ttl: Math.max(TTL_MS_MIN, Math.min(slot.keep, ttl)),
@@ -201,7 +201,7 @@ export class Mark {
       wait: 0,
       leaveToExpire: true,
       linger: 0,
-      awaitRelease: true,
+      awaitRelease,
     };
   }
 }

@@ -2,7 +2,7 @@
 
 import { checkText, checkWhole } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/times.js';
+import { TTL_MS_MIN } from '../lock/times.js';
 import { CronPlan } from './cron.js';
 
 /** A slot, and for how long it stays done, in ms. @internal */
@@ -96,7 +96,7 @@ function plannedSlots(cron: unknown, timeZone: unknown, keep: unknown): Slots {
     at: (now) => {
       const { time, gap } = plan.at(now);
       // However rare the planned times are, one is done until the next.
-      const kept = Math.min(TTL_MS_MAX, Math.max(given ?? usualKeep(KEPT_TIMES * gap), gap));
+      const kept = Math.max(given ?? usualKeep(KEPT_TIMES * gap), gap);
       const since = (last: number) => namesOf(plan.before(time, last + 1));
       return { name: nameAt(time), keep: kept, planned: { time, since } };
     },
