@@ -78,10 +78,9 @@ async function takeTogether(
   const { code } = outcome;
   if (code !== OutcomeCode.AcquiredAll) {
     signal?.throwIfAborted();
-    // A server that gave no answer during the whole wait would give none about the first lock either.
-    const isOver = code === OutcomeCode.Connection && waited() >= wait;
-    // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
-    if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;
+    // A caller that is ready to wait takes them one by one, and so also waits out an error of the server. One whose wait is
+    // over would hear of the same error about the first lock.
+    if (code === OutcomeCode.OneByOne || waited() < wait) return undefined;
     if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;
     throw toError(outcome, errors, 'acquire', names.join('", "'));
   }
