@@ -89,7 +89,7 @@ export function checkObject<T extends object>(
       const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
-    if (isPlain) copyOption(options, key, checked, times);
+    copyOption(options, key, checked, times);
   }
   if (!isPlain) for (const key of known) copyOption(options, key, checked, times);
   return checked;
