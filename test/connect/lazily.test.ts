@@ -21,8 +21,9 @@ test('the first call connects; the events of before are heard', limited, async (
   );
   locks.once('lost', (lock) => heard.push(lock.name));
   assert.deepEqual([locks.clientId, locks.listenerCount('lost')], ['', 1]);
-  const { held, acquired, handOffs, servers } = locks.stats();
-  assert.deepEqual([held, acquired, handOffs, servers], [0, 0, [], []]);
+  for (const [name, value] of Object.entries(locks.stats())) {
+    assert.deepEqual(value, Array.isArray(value) ? [] : 0, name);
+  }
   const [first, second] = await Promise.all([locks.acquire('a'), locks.acquire('b')]);
   assert.equal(locks.stats().held, 2);
   assert.notEqual(locks.clientId, '');
