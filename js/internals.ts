@@ -19,6 +19,8 @@ export * as tokens from './base/tokens.js';
 /** @internal */
 export { prepare } from './connect/prepare.js';
 /** @internal */
+export { loginError, toError } from './lock/outcome.js';
+/** @internal */
 export { native } from './native/addon.js';
 /** @internal */
 export { NativeChannel } from './native/channel.js';
@@ -31,9 +33,13 @@ export * as records from './native/records.js';
 /** @internal */
 export { CronPlan } from './once/cron.js';
 /** @internal */
+export { judge } from './operators/cli/judge.js';
+/** @internal */
 export { fileOf } from './operators/page/files.js';
 /** @internal */
 export { History } from './operators/page/history.js';
+/** @internal */
+export { differs, endsOf, rowOf } from './operators/page/rows.js';
 /** @internal */
 export { listLocks, longestWait, nameOf, viewOf } from './operators/views/lock-views.js';
 /** @internal */
