@@ -145,3 +145,24 @@ test('several fences are raised in one order, and MySQL is asked for what is the
   await checkFence(tx('mysql'), LOCK);
   assert.match(asked[1] ?? '', /^SELECT fence .* FOR UPDATE$/);
 });
+
+test('what has a part of a client of each kind is none', () => {
+  const works = () => assert.fail('nothing may be sent');
+  const options = { type: 'postgres' };
+  for (const part of [
+    { dialect: 'postgres' },
+    { $connect: works },
+    { raw: works },
+    { raw: works, client: {} },
+    { client: { dialect: 'postgres' }, isTransaction: true },
+    { options, isTransactionActive: true },
+    { dataSource: { options }, isTransactionActive: true },
+    { prepare: works },
+    { exec: works },
+    { execute: works },
+    { totalCount: 1 },
+  ]) {
+    const check = () => checkFence(part as never, LOCK);
+    assert.throws(check, /needs the transaction of a database client, got an object/);
+  }
+});
