@@ -137,15 +137,14 @@ async function run(name: string, words: readonly string[], options: RunOptions):
   }
   const signals = new Signals();
   const locks = await open(whereOf(options, Math.max(options.ttl, options.atLeast ?? 0)));
-  const lock = await take(locks, name, options, signals.waiting).catch(async (error) => {
-    // The lock may have been granted all the same.
-    await locks.close();
-    throw error;
-  });
-  if (typeof lock === 'number') {
-    await locks.close();
-    return lock;
+  let lock: Lock | number | undefined;
+  try {
+    lock = await take(locks, name, options, signals.waiting);
+  } finally {
+    // Where it failed, the lock may have been granted all the same.
+    if (typeof lock !== 'object') await locks.close();
   }
+  if (typeof lock === 'number') return lock;
   const acquired = performance.now();
   const { exit, ran } = await runUnder(lock, words, options, signals);
   const left = (options.atLeast ?? 0) - (performance.now() - acquired);

@@ -18,7 +18,6 @@ export class Screen {
   readonly #onResize = () => this.#draw();
   readonly #onKey: (key: Buffer) => void;
   readonly #onExit = () => this.close();
-  #open = true;
 
   /** Calls `quit` when the user types q or Ctrl-C. */
   constructor(quit: () => void) {
@@ -37,10 +36,8 @@ export class Screen {
     this.#draw();
   }
 
-  /** Restores the terminal. May be called again. */
+  /** Restores the terminal. */
   close(): void {
-    if (!this.#open) return;
-    this.#open = false;
     process.stdout.off('resize', this.#onResize);
     process.off('exit', this.#onExit);
     if (process.stdin.isTTY) process.stdin.off('data', this.#onKey).setRawMode(false).pause();
