@@ -47,11 +47,17 @@ test('a server that is fit for locks is told so, check by check', async () => {
     ['clock', "its clock is \\d+(\\.\\d)? ms (behind|ahead of) this machine's"],
     ['replicas', '0 replicas'],
     ['rights', 'the user default may do all that is needed'],
+    [
+      'abilities',
+      'RESP3, clock in scripts, messages, plain commands, tracking, compare-and-delete by \\S+$',
+    ],
     ['trial', 'a lock was acquired and extended in \\d+\\.\\d\\d ms, waited for, and released'],
   ]) {
     assert.match(stdout, new RegExp(`^  ok +${check} +${message}`, 'm'));
   }
   assert.match(stdout, /\nFit for locks\.\n$/);
+  const [, ...parts] = stdout.split('\n\n').map((part) => part.split('\n')[0]);
+  assert.deepEqual(parts.slice(0, 2), [`127.0.0.1:${server.port}`, 'All together']);
 });
 
 test('it leaves nothing but the fence counter', async () => {
@@ -80,6 +86,9 @@ test('eviction must be fixed as soon as memory has a limit, and is warned of bef
     assert.deepEqual(first?.slice(0, 2), ['problem', 'memory']);
     const { stdout } = await ends(1, environment(own), 'doctor');
     assert.match(stdout, /→ set maxmemory-policy to noeviction/);
+    const lines = stdout.split('\n');
+    const columnOf = (word: string) => lines.find((line) => line.includes(word))?.indexOf(word);
+    assert.equal(columnOf('→'), columnOf('maxmemory-policy is'), 'advice is below its finding');
     assert.match(stdout, /\n1 to fix, \d to consider\.\n$/);
   } finally {
     await own.stop();

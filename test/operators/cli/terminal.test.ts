@@ -128,7 +128,7 @@ test('colours are for terminals, and not with NO_COLOR', async () => {
 function coloursOf(screen: string, name: string): string[][] {
   const line = screen.split('\n').find((each) => each.startsWith(`${name} `)) ?? '';
   return line.split('\x1b[').flatMap((part) => {
-    const [, code, word] = /^(3[1-7])m(.*\S)/.exec(part) ?? [];
+    const [, code, word] = /^(2|3[1-7])m(.*\S)/.exec(part) ?? [];
     return code === undefined || word === undefined ? [] : [[code, word]];
   });
 }
