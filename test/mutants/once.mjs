@@ -76,8 +76,8 @@ export default {
     },
     {
       file: 'js/once/planned-times.ts',
-      was: 'usualKeep(KEPT_TIMES * gap), gap));',
-      becomes: 'usualKeep(KEPT_TIMES * gap)));',
+      was: 'Math.max(given ?? usualKeep(KEPT_TIMES * gap), gap);',
+      becomes: '(given ?? usualKeep(KEPT_TIMES * gap));',
       tests: ['once/cron'],
     },
     {
