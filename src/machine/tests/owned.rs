@@ -110,6 +110,12 @@ impl Simulation {
         self.processes.iter().any(|process| process.world.taking_over.contains(token))
     }
 
+    /// Whether an owner may keep a lock so.
+    pub(super) fn is_left_to_owner(&self) -> bool {
+        let mut holders = (0..self.locks.len()).flat_map(|lock| self.owners_of(lock));
+        holders.any(|token| self.stays_of_owner(&token))
+    }
+
     /// Checks that a hold that was taken over ends as adopted, if a message has said so before its lease was over. After a
     /// fault it may end with the history of the data. A caller of its own manager that has named a token for it loses
     /// nothing.
