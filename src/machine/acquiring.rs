@@ -82,8 +82,14 @@ impl Machine {
             entry.approach = if behind { Approach::Script } else { self.approach(&entry) };
         }
         self.queues.add_entry(keys, id);
-        self.entries.insert(id, entry);
-        self.send_entry(id);
+        if self.context.config.quorum && matches!(entry.pending, Pending::Held(_)) {
+            // It would only delay others, and without a queue it keeps no place.
+            entry.wait_for_release(&mut self.context, &self.servers, id);
+            self.entries.insert(id, entry);
+        } else {
+            self.entries.insert(id, entry);
+            self.send_entry(id);
+        }
     }
 
     /// The number of fences that a request reserves, of `wanted`. While the counter is ahead of the server's clock it is one,

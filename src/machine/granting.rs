@@ -231,7 +231,7 @@ impl Machine {
         if beneficiary == Beneficiary::Queue {
             self.queues.remove_entry(&keys, id);
         }
-        self.queues.granted(&keys, fence);
+        self.queues.granted(&keys, fence, self.context.now);
         self.serve_queue(&keys, Some(id));
         if let Some(former) = behind.filter(|former| *former != id) {
             // If that is still held here, the server has lost it.

@@ -615,6 +615,17 @@ impl Entry {
         servers.retry_at(context, Owner::Entry(id), context.now + pause);
     }
 
+    /// A caller of this process has the lock of a quorum, and asks for the next as it releases it.
+    pub(super) fn wait_for_release(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+    ) {
+        self.misses = 1;
+        self.poll_later(context, servers, id);
+    }
+
     /// A lock of a quorum may be free: asks soon.
     pub(super) fn ask_soon(&mut self, context: &mut Context, servers: &Servers, id: TokenId) {
         let at = context.now + context.jitter(WOKEN_MS);

@@ -63,11 +63,27 @@ impl Machine {
 
     /// Lets the entry here that is likely to get a whole lock by its release ask right behind that.
     fn ask_behind_release(&mut self, keys: &LockKeys) {
+        if self.context.config.quorum {
+            return self.ask_quorum_behind_release(keys);
+        }
         if let Some(id) = self.queues.likely_next(keys)
             && let Some(entry) = self.entries.get(&id)
             && !entry.mode.is_shared()
         {
             entry.ask_behind(&mut self.context, &mut self.servers, id);
+        }
+    }
+
+    /// The votes go to each server behind the release.
+    fn ask_quorum_behind_release(&mut self, keys: &LockKeys) {
+        let next = self.queues.entries(keys).first().copied();
+        if let Some(id) = next
+            && self.queues.has_turn(keys, self.context.now)
+            && !self.servers.asks(id)
+        {
+            self.send_entry(id);
+        } else {
+            self.freed(keys);
         }
     }
 

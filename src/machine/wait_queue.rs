@@ -117,6 +117,8 @@ struct WaitQueue {
     foremost: bool,
     /// The last fence that an entry was granted.
     fence: u64,
+    /// The end of the turn that the first grant has begun, if there is one: see [`TURN`].
+    turn_ends: Option<Mono>,
 }
 
 impl WaitQueue {
@@ -132,6 +134,10 @@ impl WaitQueue {
         }
     }
 }
+
+/// On a quorum a process asks for its next caller right behind a release, for so long since its first grant. Then its callers
+/// wait as others do, who would never get a lock whose holds are shorter than the pauses in [`super::queue_entry`].
+const TURN: Duration = Duration::from_millis(50);
 
 /// Most queues are short and end soon: so many of them leave their memory to the next.
 const SPARE_MAX: usize = 1_000;
@@ -367,10 +373,18 @@ impl WaitQueues {
     }
 
     /// The server has granted the lock to a caller here.
-    pub(super) fn granted(&mut self, keys: &LockKeys, fence: u64) {
+    pub(super) fn granted(&mut self, keys: &LockKeys, fence: u64, now: Mono) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.fence = fence;
+            queue.turn_ends.get_or_insert(now + TURN);
         }
+    }
+
+    /// Whether the next caller may still ask right behind a release. If not, the next grant begins a turn.
+    pub(super) fn has_turn(&mut self, keys: &LockKeys, now: Mono) -> bool {
+        let Some(queue) = self.queues.get_mut(keys) else { return false };
+        queue.turn_ends = queue.turn_ends.filter(|end| now < *end);
+        queue.turn_ends.is_some()
     }
 
     /// Whether the server has granted the lock to a caller here since it issued `fence`: the lease with that has ended there.

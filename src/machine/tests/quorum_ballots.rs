@@ -200,7 +200,11 @@ impl Council {
     fn held(&mut self) -> LeaseId {
         self.acquire(OpId(2), 60_000, Wait::Never);
         self.vote_and_write();
-        match self.outcome(OpId(2)) {
+        self.lease(OpId(2))
+    }
+
+    fn lease(&mut self, op: OpId) -> LeaseId {
+        match self.outcome(op) {
             Some(Outcome::Acquired { lease, .. }) => lease,
             other => panic!("{other:?}"),
         }
@@ -581,6 +585,67 @@ fn a_waiter_asks_at_once_when_the_lock_may_be_free() {
         let rounds = council.refuse_for(12, &held_by("hf1.d.1.7"));
         assert!(!rounds.is_empty(), "it asks before its pause is over");
     }
+}
+
+/// What is asked of each server, in this order.
+fn asked_of_each(council: &mut Council) -> Vec<Vec<&'static str>> {
+    let asked = std::mem::take(&mut council.asked);
+    let of = |node: usize| {
+        let of_node = asked.iter().filter(move |asked| asked.node == node);
+        of_node.map(|asked| match asked.call {
+            Call::Vote { .. } => "vote",
+            Call::Withdraw { .. } => "withdraw",
+            _ => "other",
+        })
+    };
+    (0..council.count).map(|node| of(node).collect()).collect()
+}
+
+/// The lock is held by the first of two callers.
+fn queue_of_two() -> (Council, LeaseId) {
+    let mut council = Council::of(3);
+    for op in [2, 3] {
+        council.acquire(OpId(op), 60_000, Wait::Forever);
+    }
+    council.vote_and_write();
+    let lease = council.lease(OpId(2));
+    (council, lease)
+}
+
+#[test]
+fn the_next_caller_of_a_process_asks_right_behind_a_release() {
+    let (mut council, lease) = queue_of_two();
+    council.pass(ms(9));
+    assert_eq!(asked_of_each(&mut council), [[""; 0]; 3], "the lock is held here");
+    council.command(OpId(5), Command::Release { lease, exported: false });
+    assert_eq!(asked_of_each(&mut council), [["withdraw", "vote"]; 3]);
+}
+
+#[test]
+fn a_process_asks_as_others_do_at_the_end_of_its_turn_until_its_next_grant() {
+    let (mut council, lease) = queue_of_two();
+    council.refuse_for(50, &held_by("hf1.c.1"));
+    council.command(OpId(5), Command::Release { lease, exported: false });
+    assert_eq!(asked_of_each(&mut council), [["withdraw"]; 3]);
+    council.pass(ms(10));
+    assert!(council.asked.iter().all(|asked| matches!(asked.call, Call::Vote { .. })));
+    council.acquire(OpId(4), 60_000, Wait::Forever);
+    council.vote_and_write();
+    let lease = council.lease(OpId(3));
+    council.command(OpId(6), Command::Release { lease, exported: false });
+    assert_eq!(asked_of_each(&mut council), [["withdraw", "vote"]; 3]);
+}
+
+#[test]
+fn the_next_caller_asks_again_if_its_question_is_open_at_the_release() {
+    let (mut council, lease) = queue_of_two();
+    council.pass(ms(40));
+    assert_eq!(council.asked.len(), 3, "the lock may have been lost");
+    council.command(OpId(5), Command::Release { lease, exported: false });
+    council.answer_each([held_by("hf1.c.1"), held_by("hf1.c.1"), held_by("hf1.c.1")]);
+    council.asked.clear();
+    council.pass(ms(10));
+    assert_eq!(asked_of_each(&mut council), [["vote"]; 3]);
 }
 
 #[test]
