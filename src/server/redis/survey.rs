@@ -71,22 +71,42 @@ async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure
 
 /// Measures a few round trips, and compares clocks by the quickest of them.
 async fn measure(dialogue: &mut Dialogue) -> Result<Survey, Failure> {
-    let mut survey = Survey::default();
-    let mut quickest = u64::MAX;
+    let mut trips = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let (sent, here) = (Mono::now(), ServerTime::now());
-        let time = wire::server_time(&dialogue.ask_one(&redis::cmd("TIME")).await?)?;
+        let there = wire::server_time(&dialogue.ask_one(&redis::cmd("TIME")).await?)?;
         let took = u64::try_from(Mono::now().since(sent).as_micros()).unwrap_or(u64::MAX);
-        survey.round_trips.push(took);
-        if took < quickest {
-            quickest = took;
-            // The server is assumed to read its clock halfway through the round trip.
-            let there = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-            let here = i64::try_from(here.as_micros() + took / 2).unwrap_or(i64::MAX);
-            survey.ahead = there - here;
-        }
+        trips.push(Trip { took, here, there });
     }
-    Ok(survey)
+    Ok(compared(&trips))
+}
+
+fn compared(trips: &[Trip]) -> Survey {
+    let quickest = trips.iter().min_by_key(|trip| trip.took);
+    Survey {
+        ahead: quickest.map_or(0, Trip::ahead),
+        round_trips: trips.iter().map(|trip| trip.took).collect(),
+        ..Survey::default()
+    }
+}
+
+/// A round trip that asked a server for its time.
+struct Trip {
+    /// How long it took, in µs.
+    took: u64,
+    /// When it began, by the clock of this process.
+    here: ServerTime,
+    /// The server's answer.
+    there: ServerTime,
+}
+
+impl Trip {
+    /// How far the server's clock is ahead, in µs, if the server read it halfway.
+    fn ahead(&self) -> i64 {
+        let there = i64::try_from(self.there.as_micros()).unwrap_or(i64::MAX);
+        let here = i64::try_from(self.here.as_micros() + self.took / 2).unwrap_or(i64::MAX);
+        there - here
+    }
 }
 
 /// All texts and numbers in a value, from left to right.
@@ -114,5 +134,15 @@ mod tests {
         let map = Value::Map(vec![(text("save"), text("")), (text("databases"), Value::Int(16))]);
         assert_eq!(lines(map), ["save", "", "databases", "16"]);
         assert_eq!(lines(Value::Array(vec![Value::Okay, Value::Nil])), ["OK"]);
+    }
+
+    #[test]
+    fn clocks_are_compared_in_the_middle_of_the_quickest_round_trip() {
+        let [early, late] = [1_000_000, 1_000_700].map(ServerTime::from_micros);
+        let slow = Trip { took: 500, here: late, there: early };
+        let quick = Trip { took: 400, here: early, there: late };
+        let Survey { ahead, round_trips, .. } = compared(&[slow, quick]);
+        assert_eq!((ahead, &round_trips[..]), (500, &[500, 400][..]));
+        assert_eq!(compared(&[Trip { took: 400, here: late, there: early }]).ahead, -900);
     }
 }
