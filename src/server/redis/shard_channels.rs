@@ -79,17 +79,30 @@ impl Pace {
             0 => 0,
             tries => (50_u64 << (tries - 1).min(10)).min(PAUSE_MS_MAX),
         };
-        let pause = Duration::from_millis(
-            most_ms / 2 + uuid::Uuid::new_v4().as_u64_pair().0 % (most_ms / 2 + 1),
-        );
+        let pause = random_pause(most_ms, uuid::Uuid::new_v4().as_u64_pair().0);
         self.last = Some(now + pause);
         pause
     }
 }
 
+/// A pause between the half of `most_ms` and that. `chance`: a random number.
+const fn random_pause(most_ms: u64, chance: u64) -> Duration {
+    let least_ms = most_ms / 2;
+    Duration::from_millis(least_ms + chance % (most_ms - least_ms + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_is_between_the_half_of_the_longest_and_that() {
+        for (most_ms, chance, ms) in
+            [(0, 7, 0), (50, 0, 25), (50, 25, 50), (50, 26, 25), (1_000, 500, 1_000)]
+        {
+            assert_eq!(random_pause(most_ms, chance), Duration::from_millis(ms));
+        }
+    }
 
     #[test]
     fn connections_that_come_to_nothing_are_spaced_out() {
