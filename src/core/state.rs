@@ -203,12 +203,8 @@ impl State {
         link.read(&mut incoming);
         let count = incoming.len();
         let node = NodeId(u16::try_from(index).unwrap_or(u16::MAX));
-        let generation = self.peers[index].generation;
         for event in incoming.drain(..) {
-            // An event may end the connection that the others came from.
-            if self.peers[index].generation == generation {
-                self.handle_incoming(now, node, event);
-            }
+            self.handle_incoming(now, node, event);
         }
         self.incoming = incoming;
         count
@@ -299,6 +295,7 @@ impl State {
         Event::Connected { probe, risks, denied }
     }
 
+    /// Only adds effects: the connection stays until they are carried out.
     fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {
         let event = match incoming {
             Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
@@ -462,8 +459,8 @@ impl State {
     /// Hands the items of this turn to their connections. A store in this process answers at once.
     fn send_batches(&mut self, now: Mono) {
         for index in 0..self.peers.len() {
-            let Peer { connection, batch, generation, .. } = &mut self.peers[index];
-            let (mut items, generation) = (std::mem::take(batch), *generation);
+            let Peer { connection, batch, .. } = &mut self.peers[index];
+            let mut items = std::mem::take(batch);
             let mut incoming = std::mem::take(&mut self.incoming);
             if let Some(connection) = connection
                 && !items.is_empty()
@@ -474,9 +471,7 @@ impl State {
             self.peers[index].batch = items;
             let node = NodeId(u16::try_from(index).unwrap_or(u16::MAX));
             for event in incoming.drain(..) {
-                if self.peers[index].generation == generation {
-                    self.handle_incoming(now, node, event);
-                }
+                self.handle_incoming(now, node, event);
             }
             self.incoming = incoming;
         }
