@@ -1,5 +1,7 @@
 //! The outcomes and losses after a defect has ended a core.
 
+mod over_tcp;
+
 use super::inputs::Input;
 use super::{Caller, Handle, Reader, Submission, Watch};
 use crate::machine::{

@@ -18,6 +18,8 @@ pub use embedded::MemoryStore;
 pub use endpoint::{Address, Endpoint, Replicas, Sentinel, Sentinels};
 pub(crate) use events::{Deliver, Incoming, Item, Welcome};
 pub use logins::{Asked, Login, LoginSource};
+#[cfg(test)]
+pub(crate) use redis::tests::scripted;
 pub use redis::{BadOption, Tls, TlsOptions};
 pub(crate) use redis::{Directory, Link, Socket, discover, explained, page, survey};
 #[cfg(any(test, fuzzing))]

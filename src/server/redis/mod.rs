@@ -33,6 +33,8 @@ mod socket;
 mod stream;
 mod subscriber;
 mod survey;
+#[cfg(test)]
+pub(super) mod tests;
 mod tls;
 mod together;
 mod values;

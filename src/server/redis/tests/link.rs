@@ -1,0 +1,341 @@
+//! What a link makes of a server's answers.
+
+use super::scripted::{HANG, Scripted, calm};
+use crate::protocol::{
+    Call, Failure, LockKeys, Message, Mono, NodeId, Reply, RequestId, SendMode, ServerTime, Take,
+    Token,
+};
+use crate::server::redis::frames::Frames;
+use crate::server::redis::link::{Link, Origin};
+use crate::server::redis::socket::Socket;
+use crate::server::redis::stream::Parts;
+use crate::server::redis::{Dialect, Directory, connect};
+use crate::server::{Incoming, Item, Login};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+const TOKEN: &str = "hf1.client.7";
+const REQUEST: RequestId = RequestId(1);
+
+fn keys() -> LockKeys {
+    LockKeys::new("lock:", "a")
+}
+
+fn token() -> Token {
+    Token::from_text(TOKEN)
+}
+
+fn call(call: Call, send_mode: SendMode) -> Item {
+    Item::Call { request: REQUEST, call, send_mode }
+}
+
+fn take() -> Item {
+    let ttl = Duration::from_secs(1);
+    call(Call::Take { keys: keys(), token: token(), ttl, block: 1 }, SendMode::Plain)
+}
+
+fn renewal() -> Item {
+    let ttl = Duration::from_secs(1);
+    call(Call::Renew { keys: keys(), token: token(), ttl }, SendMode::Plain)
+}
+
+/// The answer to a renewal.
+fn renewed() -> String {
+    replied(Ok(Reply::Owner(true)))
+}
+
+fn release(send_mode: SendMode) -> Item {
+    let epoch = ServerTime::from_micros(0);
+    call(Call::Release { keys: keys(), token: token(), epoch, shared: false }, send_mode)
+}
+
+async fn open(server: &Scripted) -> Link {
+    let directory = Arc::<Directory>::default();
+    let deliver = Arc::new(|incoming| panic!("{incoming:?}"));
+    connect(&server.endpoint(), &directory, NodeId(0), deliver).await.unwrap().0
+}
+
+/// The first `count` events, as texts.
+async fn events(link: &mut Link, count: usize) -> Vec<String> {
+    let (socket, mut events) = (Arc::clone(link.socket()), Vec::new());
+    link.flush();
+    let reading = socket.while_readable(|| {
+        link.read(&mut events);
+        events.len() < count && !socket.is_over()
+    });
+    timeout(HANG, reading).await.expect("the events come").unwrap();
+    events.iter().map(text).collect()
+}
+
+fn text(event: &Incoming) -> String {
+    format!("{event:?}")
+}
+
+fn replied(reply: Result<Reply, Failure>) -> String {
+    text(&Incoming::Reply(REQUEST, reply))
+}
+
+/// The events after `items`, which are sent behind the handshake, to a server that answers as `other` says, and an
+/// acknowledged renewal behind them.
+async fn heard(
+    items: &[Item],
+    other: impl Fn(&[&str]) -> Option<&'static str> + Send + Sync + 'static,
+) -> Vec<String> {
+    let server = Scripted::but(other).await;
+    let mut link = open(&server).await;
+    link.send(items);
+    link.send(&[renewal()]);
+    let mut heard = Vec::new();
+    while link.expects() {
+        heard.extend(events(&mut link, 1).await);
+        assert!(!link.socket().is_over(), "the connection lasts: {heard:?}");
+    }
+    assert_eq!(heard.pop(), Some(renewed()), "the renewal is answered last: {heard:?}");
+    heard
+}
+
+#[tokio::test]
+async fn a_tracked_lock_has_changed_unless_its_token_is_there() {
+    let changed = text(&Incoming::Message(Message::Changed(keys())));
+    for (token, answer, has_changed) in [
+        (Some(token()), "_\r\n", true),
+        (Some(token()), "$12\r\nhf1.client.7\r\n", false),
+        (Some(token()), "$13\r\nhf1.client.7+\r\n", false),
+        (Some(token()), "$12\r\nhf1.client.8\r\n", true),
+        (None, "$12\r\nhf1.client.8\r\n", false),
+        (None, "_\r\n", true),
+        (None, "-WRONGTYPE it is a hash\r\n", true),
+        (None, "-LOADING soon\r\n", false),
+    ] {
+        let expected = if has_changed { vec![changed.clone()] } else { Vec::new() };
+        let answers = move |words: &[&str]| matches!(words, ["GET", "lock:a"]).then_some(answer);
+        assert_eq!(
+            heard(&[Item::Track { keys: keys(), token }], answers).await,
+            expected,
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tracking_is_denied_by_an_error_that_lasts() {
+    let denied = text(&Incoming::TrackingDenied);
+    for (answer, expected) in [
+        ("+OK\r\n", Vec::new()),
+        ("-LOADING soon\r\n", Vec::new()),
+        ("-ERR CLIENT CACHING can be called only when tracking is on\r\n", vec![denied]),
+    ] {
+        let answers = move |words: &[&str]| match words {
+            ["CLIENT", "CACHING", "YES"] => Some(answer),
+            ["GET", "lock:a"] => Some("$1\r\nx\r\n"),
+            _ => None,
+        };
+        let track = Item::Track { keys: keys(), token: None };
+        assert_eq!(heard(&[track], answers).await, expected, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_probe_that_fails_leaves_the_next_one_as_it_is() {
+    let refuses = AtomicBool::new(false);
+    let probes = [1, 2].map(|us| Item::Probe { sent: Mono::from_micros(us) });
+    let answers = move |words: &[&str]| match words {
+        // The first one after the handshake.
+        ["TIME"] if refuses.swap(false, Ordering::Relaxed) => Some("-LOADING soon\r\n"),
+        ["PUBSUB", ..] => {
+            refuses.store(true, Ordering::Relaxed);
+            None
+        }
+        _ => None,
+    };
+    let heard = heard(&probes, answers).await;
+    let [answer] = &heard[..] else { panic!("{heard:?}") };
+    let second = format!("{:?}", Mono::from_micros(2));
+    assert!(answer.starts_with("Probed") && answer.contains(&second), "{answer}");
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_by_three_answers_however_they_arrive() {
+    let reply = |take| replied(Ok(Reply::Take(take)));
+    for (answers, expected) in [
+        (["+OK\r\n", ":5\r\n", "*2\r\n$12\r\nhf1.client.7\r\n_\r\n"], Take::Taken { last: 5 }),
+        (["+OK\r\n", ":5\r\n", "*2\r\n$13\r\nhf1.client.7+\r\n:1\r\n"], Take::Overtaken),
+        (["_\r\n", ":5\r\n", "*2\r\n$12\r\nhf1.client.8\r\n_\r\n"], Take::Held),
+        (["_\r\n", ":5\r\n", "*2\r\n_\r\n_\r\n"], Take::Unseen),
+        (["+OK\r\n", "-OOM none left\r\n", "*2\r\n$12\r\nhf1.client.7\r\n_\r\n"], Take::Unfenced),
+        // The last answer alone.
+        (["", "+OK\r\n:5\r\n", "*2\r\n$12\r\nhf1.client.7\r\n_\r\n"], Take::Taken { last: 5 }),
+    ] {
+        let server = Scripted::but(move |words| match words {
+            ["SET", "lock:a", ..] => Some(answers[0]),
+            ["INCRBY", ..] => Some(answers[1]),
+            ["MGET", "lock:a", ..] => Some(answers[2]),
+            _ => None,
+        })
+        .await;
+        let mut link = open(&server).await;
+        link.send(&[take(), take()]);
+        assert_eq!(events(&mut link, 2).await, [reply(expected), reply(expected)]);
+        assert!(!link.expects() && !link.has_backlog(), "nothing is left");
+    }
+}
+
+#[tokio::test]
+async fn a_redirected_request_follows_asking_whose_answer_concerns_nobody() {
+    let answers = |words: &[&str]| match words {
+        ["ASKING"] => Some("-ERR This instance has cluster support disabled\r\n"),
+        ["EVAL", _, _, "lock:a", ..] => Some(":1\r\n"),
+        _ => None,
+    };
+    let heard = heard(&[release(SendMode::Asking(NodeId(1)))], answers).await;
+    assert_eq!(heard, [replied(Ok(Reply::Owner(true)))]);
+}
+
+#[tokio::test]
+async fn a_redirection_names_a_server_of_a_cluster() {
+    let moved = |words: &[&str]| {
+        matches!(words, ["EVALSHA", _, _, "lock:a", ..]).then_some("-MOVED 1 :7001\r\n")
+    };
+    let server = Scripted::but(moved).await;
+    let mut link = open(&server).await;
+    let directory = Arc::<Directory>::default();
+    let name = ("10.0.0.1".to_owned(), 7000);
+    let node = directory.node("10.0.0.1", 7001).unwrap();
+    link.set_origin(name, Origin { host: "10.0.0.1".to_owned(), directory });
+    link.send(&[release(SendMode::Plain)]);
+    assert_eq!(events(&mut link, 1).await, [replied(Err(Failure::Moved(node)))]);
+}
+
+#[tokio::test]
+async fn only_a_confirmation_changes_what_is_listened_to() {
+    const MESSAGE: &str =
+        ">3\r\n$7\r\nmessage\r\n$20\r\nholdfast:free:lock:a\r\n$11\r\nfree lock:a\r\n";
+    const REFUSED: &str = "-NOPERM no permissions to access channel\r\n";
+    const CONFIRMED: &str = ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n";
+    const ENDED: &str = ">3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:1\r\n";
+    let freed = text(&Incoming::Message(Message::Freed(keys())));
+    let began = text(&Incoming::Listening("b".into(), true));
+    for (on, answers, expected) in [
+        (true, [MESSAGE, CONFIRMED], vec![freed.clone(), began]),
+        (false, [MESSAGE, ENDED], vec![freed.clone()]),
+        (false, [MESSAGE, REFUSED], vec![freed.clone()]),
+    ] {
+        let answer = answers.concat();
+        let server = Scripted::start(move |words| match words {
+            ["SUBSCRIBE" | "UNSUBSCRIBE", "b"] => Some(answer.clone()),
+            _ => Some(calm(words)),
+        })
+        .await;
+        let mut link = open(&server).await;
+        link.listen("b".into(), on);
+        link.send(&[renewal()]);
+        let count = expected.len() + 1;
+        assert_eq!(events(&mut link, count).await, [expected, vec![renewed()]].concat());
+    }
+    let server = Scripted::but(|words| (words == ["SUBSCRIBE", "b"]).then_some(REFUSED)).await;
+    let mut link = open(&server).await;
+    link.listen("b".into(), true);
+    let denied = events(&mut link, 1).await;
+    assert!(denied[0].starts_with("PubsubDenied"), "{denied:?}");
+}
+
+#[tokio::test]
+async fn who_logs_in_again_is_told_what_the_server_says() {
+    let with = |password: &str| Login::new(None, Some(password.to_owned()));
+    let server = Scripted::but(|words| match words {
+        ["AUTH", "bad"] => Some("-WRONGPASS invalid\r\n"),
+        _ => None,
+    })
+    .await;
+    let mut link = open(&server).await;
+    let mut log_in = |login: &Login| {
+        let (tell, told) = oneshot::channel();
+        link.log_in(login, tell);
+        told
+    };
+    let (bad, good) = (log_in(&with("bad")), log_in(&with("good")));
+    // Nobody waits for the answer to this one.
+    drop(log_in(&with("bad")));
+    let mut without = log_in(&Login::default());
+    assert_eq!(without.try_recv(), Ok(Ok(())), "without a password there is nothing to say");
+    link.send(&[renewal()]);
+    events(&mut link, 1).await;
+    assert_eq!(bad.await.unwrap().map_err(|refusal| refusal.code), Err("WRONGPASS".to_owned()));
+    assert_eq!(good.await, Ok(Ok(())));
+    assert_eq!(server.asked("AUTH"), ["AUTH bad", "AUTH good", "AUTH bad"]);
+}
+
+#[tokio::test]
+async fn a_connection_that_makes_no_sense_is_lost() {
+    for answer in [
+        // Two answers to one command.
+        Some("+OK\r\n+OK\r\n"),
+        Some("HTTP/1.1 400 Bad Request\r\n"),
+        None,
+    ] {
+        let server = Scripted::start(move |words| match words {
+            ["SET", "lock:a", ..] => answer.map(str::to_owned),
+            _ => Some(calm(words)),
+        })
+        .await;
+        let mut link = open(&server).await;
+        link.set_name("the server");
+        link.send(&[renewal()]);
+        let heard = events(&mut link, usize::MAX).await;
+        let lost = heard.last().unwrap();
+        assert!(lost.starts_with("Disconnected(\"the server: "), "{heard:?}");
+        let mut more = Vec::new();
+        link.read(&mut more);
+        assert!(more.is_empty(), "a loss is reported once: {more:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_kernel_does_not_take_at_once_is_written_later() {
+    // More than the buffers of the kernel hold, on both sides.
+    const COUNT: usize = 100_000;
+    let server = Scripted::but(|_| None).await;
+    let mut link = open(&server).await;
+    link.send(&std::iter::repeat_with(renewal).take(COUNT).collect::<Vec<_>>());
+    link.flush();
+    // The server has had no turn on this thread yet.
+    assert!(link.has_backlog(), "the kernel takes a part");
+    let (mut events, began) = (Vec::new(), Mono::now());
+    while events.len() < COUNT && Mono::now().since(began) < HANG {
+        tokio::task::yield_now().await;
+        link.flush();
+        link.read(&mut events);
+    }
+    assert!(!link.has_backlog() && !link.expects(), "all is written and answered");
+    assert_eq!(server.asked("SET lock:a").len(), COUNT);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_was_not_delivered_is_discarded_by_an_abort_alone() {
+    for aborts in [false, true] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let socket = Socket::try_from(Parts::Tcp(stream)).unwrap();
+        let mut link = Link::new(socket, None, Frames::new(), Vec::new(), None, Dialect::PLAIN);
+        link.send(&[release(SendMode::Plain)]);
+        link.flush();
+        // Whoever waits for it keeps the socket open.
+        let waiter = Arc::clone(link.socket());
+        if aborts {
+            link.abort();
+        } else {
+            drop(link);
+        }
+        assert!(waiter.is_over(), "the waiter lets go");
+        let read = timeout(HANG, peer.read_to_end(&mut Vec::new())).await.expect("it ends");
+        assert_eq!(read.is_err(), aborts, "{read:?}");
+    }
+}

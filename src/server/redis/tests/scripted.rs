@@ -1,0 +1,189 @@
+//! A server that answers as the test says.
+
+use crate::protocol::ServerTime;
+use crate::server::memory::Store;
+use crate::server::redis::frames::Frames;
+use crate::server::{Address, Endpoint, LoginSource};
+use redis::Value;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// No test takes that long: who waits for more waits in vain.
+pub(crate) const HANG: Duration = Duration::from_secs(20);
+
+/// The time on the server's clock, in s: it stands in 2023.
+const NOW_S: u64 = 1_700_000_000;
+
+/// The answer to a command, in RESP; none ends the connection.
+pub(super) type Answer = Option<String>;
+
+/// Its tasks end with it.
+pub(crate) struct Scripted {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+    listening: AbortHandle,
+    connections: Arc<Mutex<Vec<AbortHandle>>>,
+}
+
+impl Scripted {
+    /// Starts one on a free loopback port. `answer` gets the words of each command.
+    pub(super) async fn start(answer: impl Fn(&[&str]) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (answer, asked) = (Arc::new(answer), Arc::<Mutex<Vec<String>>>::default());
+        let connections = Arc::<Mutex<Vec<AbortHandle>>>::default();
+        let (log, open) = (Arc::clone(&asked), Arc::clone(&connections));
+        let listening = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let task = tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&log)));
+                open.lock().unwrap().push(task.abort_handle());
+            }
+        });
+        Self { port, asked, listening: listening.abort_handle(), connections }
+    }
+
+    /// Starts one that keeps locks, whose keys begin with `lock:`, at a time that does not pass.
+    pub(crate) async fn with_locks() -> Self {
+        let store = Mutex::new(Store::new());
+        Self::start(move |words| Some(stored(&mut store.lock().unwrap(), words))).await
+    }
+
+    /// Starts one that answers some commands as `other` says, and the others as a server in order does.
+    pub(super) async fn but(
+        other: impl Fn(&[&str]) -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |words| Some(other(words).map_or_else(|| calm(words), str::to_owned)))
+            .await
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            address: Address::Tcp { host: "127.0.0.1".to_owned(), port: self.port },
+            tls: None,
+            login_source: LoginSource::fixed(None, None),
+            db: 0,
+            client_name: "scripted".to_owned(),
+            channels: vec!["holdfast:inbox:a".into()],
+            connect_timeout: HANG,
+            replicas: None,
+        }
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The commands so far that begin with `word`.
+    pub(crate) fn asked(&self, word: &str) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|command| command.starts_with(word)).cloned().collect()
+    }
+
+    /// Ends the connections that are open.
+    pub(crate) fn hang_up(&self) {
+        self.connections.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.listening.abort();
+        self.hang_up();
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    answer: Arc<impl Fn(&[&str]) -> Answer>,
+    asked: Arc<Mutex<Vec<String>>>,
+) {
+    let mut frames = Frames::new();
+    while let Ok(count @ 1..) = stream.read(frames.room()).await {
+        frames.fill(count);
+        while let Some(command) = frames.next().unwrap() {
+            let words: Vec<String> =
+                redis::from_redis_value(redis::parse_redis_value(command).unwrap()).unwrap();
+            asked.lock().unwrap().push(words.join(" "));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let Some(answer) = answer(&words) else { return };
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+pub(super) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// A value of the store, as a server sends it.
+fn encoded(value: &Value) -> String {
+    match value {
+        Value::Int(number) => format!(":{number}\r\n"),
+        Value::Okay => "+OK\r\n".to_owned(),
+        Value::BulkString(text) => bulk(str::from_utf8(text).unwrap()),
+        Value::Array(values) => {
+            let (count, values) = (values.len(), values.iter().map(encoded).collect::<String>());
+            format!("*{count}\r\n{values}")
+        }
+        Value::Nil => "_\r\n".to_owned(),
+        Value::ServerError(error) => {
+            format!("-{} {}\r\n", error.code(), error.details().unwrap_or_default())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answer of a server that keeps locks.
+fn stored(store: &mut Store, words: &[&str]) -> String {
+    let now = ServerTime::from_micros(NOW_S * 1_000_000);
+    let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    match words {
+        ["SCAN", ..] => {
+            let keys: Vec<_> = store.keys().iter().map(|key| bulk(key)).collect();
+            format!("*2\r\n{}*{}\r\n{}", bulk("0"), keys.len(), keys.concat())
+        }
+        ["EVAL", source, count, key, ..] if key.starts_with("lock:") => {
+            let (keys, args) = parts[3..].split_at(count.parse().unwrap());
+            encoded(&store.eval(now, source, keys, args))
+        }
+        ["SET" | "MGET", key, ..] if key.starts_with("lock:") => {
+            encoded(&store.command(now, &parts))
+        }
+        ["INCRBY", ..] => encoded(&store.command(now, &parts)),
+        _ => calm(words),
+    }
+}
+
+/// What a primary of Redis 7 answers to the commands of a handshake, and one that renews locks to that; the other commands
+/// it does not know.
+pub(super) fn calm(words: &[&str]) -> String {
+    match words {
+        ["HELLO", ..] => format!("%1\r\n{}:3\r\n", bulk("proto")),
+        ["INFO", ..] => bulk(
+            "redis_version:7.4.0\r\nuptime_in_seconds:5\r\nrun_id:run\r\nrole:master\r\n\
+             connected_slaves:0\r\nmaster_replid:data\r\nmaxmemory_policy:noeviction\r\n",
+        ),
+        ["TIME"] => format!("*2\r\n{}{}", bulk(&NOW_S.to_string()), bulk("0")),
+        ["AUTH" | "CLIENT" | "SELECT", ..] => "+OK\r\n".to_owned(),
+        ["SET", key, _, "IFEQ", ..] if key.starts_with("lock:") => "+OK\r\n".to_owned(),
+        ["GET", ..] => "_\r\n".to_owned(),
+        ["MGET", ..] => "*1\r\n_\r\n".to_owned(),
+        ["EVAL", ..] => format!("*3\r\n{0}{0}{0}", bulk("")),
+        ["EVALSHA", ..] => "-NOSCRIPT No matching script\r\n".to_owned(),
+        ["PUBLISH", ..] => ":1\r\n".to_owned(),
+        ["PUBSUB", _, channel] => format!("*2\r\n{}:1\r\n", bulk(channel)),
+        [change @ ("SUBSCRIBE" | "UNSUBSCRIBE"), channels @ ..] => {
+            let kind = bulk(&change.to_ascii_lowercase());
+            let confirm = |channel: &&str| format!(">3\r\n{kind}{}:1\r\n", bulk(channel));
+            channels.iter().map(confirm).collect::<Vec<_>>().concat()
+        }
+        [name, ..] => format!("-ERR unknown command '{name}'\r\n"),
+        [] => unreachable!("a command has a name"),
+    }
+}
