@@ -245,4 +245,19 @@ mod tests {
         frames.feed(format!("%{}\r\n", i64::MAX).as_bytes());
         assert!(frames.next().unwrap().is_none(), "the count waits for its values");
     }
+
+    #[test]
+    fn what_was_taken_makes_room_again() {
+        let stream = b"$5\r\nhello\r\n:1\r\n".repeat(10_000);
+        let (mut frames, mut count) = (Frames::new(), 0);
+        // The pieces seldom end where a value does.
+        for piece in stream.chunks(13) {
+            frames.feed(piece);
+            while let Some(frame) = frames.next().unwrap() {
+                assert_eq!(frame.len(), if count % 2 == 0 { 11 } else { 4 });
+                count += 1;
+            }
+        }
+        assert_eq!((count, frames.buffer.len()), (20_000, ROOM));
+    }
 }
