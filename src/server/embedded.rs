@@ -273,3 +273,68 @@ fn texts(value: Value) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{LockKeys, RequestId, SendMode, Token};
+    use std::time::Duration;
+
+    fn connect(store: &MemoryStore) -> Connection {
+        store.connect(&[], Arc::new(drop)).0
+    }
+
+    fn take(connection: &Connection, names: &[&str]) {
+        let take = |name: &&str| {
+            let (keys, token) = (LockKeys::from_key(name), Token::from_text("hf1.client.7"));
+            let call = Call::Take { keys, token, ttl: Duration::from_secs(100), block: 1 };
+            Item::Call { request: RequestId(1), call, send_mode: SendMode::Plain }
+        };
+        connection.send(&names.iter().map(take).collect::<Vec<_>>(), &mut Vec::new());
+    }
+
+    /// The cursor and the keys of a page.
+    fn page(connection: &Connection, question: &Question) -> (String, Vec<String>) {
+        let Page { cursor, held, .. } = connection.page(question);
+        (cursor, held.into_iter().map(|holding| holding.key).collect())
+    }
+
+    fn question(starts_with: &str, cursor: &str, count: u32) -> Question {
+        let [starts_with, cursor] = [starts_with, cursor].map(str::to_owned);
+        Question { cursor, starts_with, whole_key: false, count }
+    }
+
+    #[test]
+    fn pages_have_all_keys_in_order_and_each_once() {
+        let connection = connect(&MemoryStore::open(String::new()));
+        take(&connection, &["lock:c", "lock:a", "other", "lock:b"]);
+        for (cursor, count, next, keys) in [
+            ("", 2, "lock:b", &["lock:a", "lock:b"][..]),
+            ("lock:b", 2, "", &["lock:c"]),
+            ("", 3, "", &["lock:a", "lock:b", "lock:c"]),
+            ("lock:c", 3, "", &[]),
+        ] {
+            let shown = page(&connection, &question("lock:", cursor, count));
+            let keys = keys.iter().map(ToString::to_string).collect();
+            assert_eq!(shown, (next.to_owned(), keys), "{cursor}, {count}");
+        }
+        let one = Question { whole_key: true, ..question("lock:", "", 9) };
+        assert_eq!(page(&connection, &one).1, [""; 0]);
+        let one = Question { starts_with: "lock:a".to_owned(), ..one };
+        assert_eq!(page(&connection, &one).1, ["lock:a"]);
+    }
+
+    #[test]
+    fn a_named_store_lasts_as_long_as_somebody_has_it() {
+        let open = || MemoryStore::open("embedded::tests".to_owned());
+        let all = question("", "", 9);
+        let (first, second) = (connect(&open()), connect(&open()));
+        take(&first, &["a"]);
+        drop(first);
+        assert_eq!(page(&second, &all).1, ["a"]);
+        let private = connect(&MemoryStore::open(String::new()));
+        assert_eq!(page(&private, &all).1, [""; 0]);
+        drop(second);
+        assert_eq!(page(&connect(&open()), &all).1, [""; 0]);
+    }
+}
