@@ -29,6 +29,29 @@ impl Alarm {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keeper_is_woken_only_if_it_would_come_too_late() {
+        let at = |us| Some(Mono::from_micros(us));
+        for (planned, due, wakes) in [
+            (None, None, false),
+            (None, at(5), true),
+            (at(5), None, false),
+            (at(5), at(4), true),
+            (at(5), at(5), false),
+            (at(5), at(6), false),
+        ] {
+            let mut alarm = Alarm::default();
+            alarm.sleep_until(planned);
+            assert_eq!(alarm.must_wake(due), wakes, "{planned:?}, {due:?}");
+            assert!(!alarm.must_wake(due), "it is woken once");
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -113,3 +113,72 @@ impl Shared {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Resp;
+
+    fn abilities() -> Abilities {
+        Abilities {
+            server: "10.0.0.1:6379".to_owned(),
+            resp: Resp::Three,
+            clock: true,
+            pubsub: true,
+            plain_commands: true,
+            tracking: true,
+            compare_and_delete: None,
+            risks: Vec::new(),
+            refused: None,
+        }
+    }
+
+    #[test]
+    fn a_server_is_shown_while_it_is_connected_or_refuses_the_login() {
+        let (shared, node) = (Shared::default(), NodeId(1));
+        shared.set_refused(node, "no".to_owned());
+        assert_eq!(shared.servers(), []);
+        shared.set_server(node, Some(abilities()));
+        // That is another connection's.
+        shared.set_refused(node, "no".to_owned());
+        assert_eq!(shared.servers(), [abilities()]);
+        shared.set_server(node, None);
+        assert_eq!(shared.servers(), []);
+        shared.set_refused(node, "no".to_owned());
+        assert_eq!(shared.servers(), [Abilities { refused: Some("no".to_owned()), ..abilities() }]);
+        shared.set_server(node, Some(abilities()));
+        assert_eq!(shared.servers(), [abilities()]);
+    }
+
+    #[test]
+    fn what_a_server_denies_later_is_shown_of_that_server() {
+        let shared = Shared::default();
+        for node in [1, 2].map(NodeId) {
+            shared.set_server(node, Some(abilities()));
+        }
+        shared.set_pubsub_denied(NodeId(1));
+        shared.set_tracking_denied(NodeId(2));
+        let [one, two] = &shared.servers()[..] else { panic!() };
+        assert_eq!(*one, Abilities { pubsub: false, ..abilities() });
+        assert_eq!(*two, Abilities { tracking: false, ..abilities() });
+    }
+
+    #[test]
+    fn a_manager_that_has_ended_holds_and_awaits_nothing() {
+        let shared = Shared::default();
+        shared.set_server(NodeId(1), Some(abilities()));
+        shared.count(Stats { held: 2, waiting: 3, unanswered: 4, lost: 5, ..Stats::default() });
+        let (at, leases) = (Mono::from_micros, [1, 2, 3].map(LeaseId));
+        let deadline = |lease, until| Effect::SetDeadline { lease, until };
+        shared.set_deadlines(&leases.map(|lease| deadline(lease, Some(at(9)))));
+        shared.set_deadlines(&[deadline(leases[2], None)]);
+        let remaining = |lease, now| shared.remaining(lease, at(now)).as_micros();
+        assert_eq!((remaining(leases[0], 2), remaining(leases[0], 9)), (7, 0));
+        assert_eq!(remaining(leases[2], 2), 0);
+        let mut ended = shared.end();
+        ended.sort_unstable();
+        assert_eq!(ended, leases[..2]);
+        assert_eq!(shared.stats(), Stats { lost: 7, ..Stats::default() });
+        assert_eq!((shared.servers(), remaining(leases[0], 2)), (Vec::new(), 0));
+    }
+}
