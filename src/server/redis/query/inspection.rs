@@ -84,3 +84,56 @@ impl Inspected {
 pub(in crate::server) fn source() -> &'static str {
     Script::Inspect.source()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(value: &str, shares: &[Value], waiters: &[&str]) -> Page {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let waiters = waiters.iter().map(|text| bulk(text)).collect();
+        let shares = Value::Array(shares.to_vec());
+        let answer = vec![bulk(value), Value::Int(700), shares, Value::Array(waiters)];
+        let mut page = Page::default();
+        add(&mut page, "lock:a", Value::Array(answer));
+        page
+    }
+
+    /// Whether each is a share, its token, fence and remaining ms.
+    fn holders(page: &Page) -> Vec<(bool, &str, Option<u64>, i64)> {
+        page.held.iter().map(|it| (it.shared, &*it.token, it.fence, it.remaining_ms)).collect()
+    }
+
+    #[test]
+    fn a_whole_lock_has_one_holder_and_its_waiters_stand_in_line() {
+        let waiters = ["hf1.a.2", "-", "30", "hf1.b.3", "5", "20"];
+        let flagged = page("hf1.a.1+", &[], &waiters);
+        assert_eq!(holders(&flagged), [(false, "hf1.a.1", None, 700)]);
+        let waiting = |it: &Waiting| (it.token.clone(), it.shared, it.position, it.waited_ms);
+        assert_eq!(
+            flagged.pending.iter().map(waiting).collect::<Vec<_>>(),
+            [("hf1.a.2".to_owned(), false, 1, 30), ("hf1.b.3".to_owned(), true, 2, 20)]
+        );
+        // The sign at its end belongs to the value of other code.
+        assert_eq!(holders(&page("theirs+", &[], &[])), [(false, "theirs+", None, 700)]);
+    }
+
+    #[test]
+    fn a_shared_lock_has_the_holders_of_its_shares() {
+        let share = |token: &str, ms, fence| {
+            [Value::BulkString(token.as_bytes().to_vec()), Value::Int(ms), Value::Int(fence)]
+        };
+        let shares = [share("hf1.a.1", 600, 8), share("hf1.b.2", 500, 0)].concat();
+        assert_eq!(
+            holders(&page(SHARED, &shares, &[])),
+            [(true, "hf1.a.1", Some(8), 600), (true, "hf1.b.2", None, 500)]
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_free_adds_nothing() {
+        let mut page = Page::default();
+        add(&mut page, "lock:a", Value::Array(Vec::new()));
+        assert_eq!(page, Page::default());
+    }
+}
