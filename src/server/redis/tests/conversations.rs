@@ -3,7 +3,9 @@
 use super::scripted::{Answer, HANG, Scripted, bulk, calm};
 use crate::protocol::query::Question;
 use crate::protocol::{Failure, Mono, NodeId, Refusal, TokenId};
+use crate::server::redis::dialogue::Dialogue;
 use crate::server::redis::replicas::ReplicaAcker;
+use crate::server::redis::subscriber::{Channels, Subscriber};
 use crate::server::redis::{Directory, connect, login_renewal, page, sentinel, survey};
 use crate::server::{Address, Asked, Deliver, Endpoint, Incoming, Login, LoginSource, Replicas};
 use crate::server::{Sentinel, Sentinels};
@@ -378,4 +380,33 @@ async fn a_master_that_is_a_replica_is_refused() {
     let connected = connect(&endpoint, &directory, NodeId(0), deliver).await;
     assert!(matches!(connected, Err(Failure::Lost(_))), "a failover is under way");
     assert_eq!(directory.master(), None);
+}
+
+#[tokio::test]
+async fn a_silent_connection_for_messages_is_checked_and_given_up_without_an_answer() {
+    for (answers, patience) in [(true, HANG), (false, Duration::from_millis(50))] {
+        let server = Scripted::start(move |words| {
+            let is_check = words == ["SUBSCRIBE", "a"];
+            Some(if is_check && !answers { String::new() } else { calm(words) })
+        })
+        .await;
+        let dialogue = Dialogue::open(&server.endpoint()).await.unwrap();
+        let check_after = Duration::from_millis(1);
+        let mut subscriber = Subscriber::new(dialogue, Channels::Plain, check_after, patience);
+        subscriber.has(&["a".into()]);
+        let (deliver, mut deliveries) = deliveries();
+        let (_wants, mut wanted) = mpsc::unbounded_channel();
+        let checked = async {
+            while server.asked("SUBSCRIBE a").len() < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let lasts = tokio::select! {
+            ended = subscriber.run(&mut wanted, &deliver) => ended.is_ok(),
+            () = checked => true,
+            () = tokio::time::sleep(HANG) => panic!("it is checked"),
+        };
+        assert_eq!(lasts, answers);
+        assert!(deliveries.try_recv().is_err(), "a check is no news");
+    }
 }
