@@ -1,6 +1,5 @@
 /** Goes through the files of a code base: finds locks, judges them, and says what replaces them. */
 
-import { readFileSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { findLocks, mayLock } from './find/find.js';
 import type { HandLock } from './find/key-command.js';
@@ -8,7 +7,7 @@ import type { Fault, Finding, FoundLock } from './find/lock.js';
 import { Modules } from './find/modules.js';
 import { loadParser, type Parser } from './find/parser.js';
 import { parse, type Source } from './find/source.js';
-import { attempt, listSources } from './find/walk.js';
+import { listSources, textOf } from './find/walk.js';
 import { adviceByHand, adviceOnPackage } from './report/advice.js';
 import { type Plan, plan, type ReadFile } from './rewrite/plan.js';
 import { writeAll } from './rewrite/write.js';
@@ -73,7 +72,7 @@ export async function migrate({ paths, write, version, progress }: Order): Promi
   const read: ReadFile[] = [];
   for (const [done, path] of files.entries()) {
     progress(done, files.length);
-    const text = attempt(path, unreadable, () => readFileSync(path, 'utf8'));
+    const text = textOf(path, unreadable);
     if (text === undefined || !mayLock(text)) continue;
     const file = text.length > CHARACTERS_MAX ? LONG : readSource(parser, modules, path, text);
     if (typeof file === 'string') note(path, file);

@@ -1,7 +1,8 @@
 /** `holdfast migrate`: the locks that it finds, what it says of them, and what it leaves alone. */
 
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { constants } from 'node:buffer';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ROOT } from '../../support/child.js';
@@ -218,6 +219,7 @@ test('what the system does not let it read is told, and the run goes on', async 
     'a.js': LOCK,
     'b/a.js': LOCK,
     'c.js': LOCK,
+    'c-of-another.js': `import { LOCK } from './c.js';\n${LOCK.replace("'lock'", 'LOCK')}`,
     'd/e/a.js': LOCK,
     'f/a.js': LOCK,
     'package.json': '{}',
@@ -235,7 +237,7 @@ test('what the system does not let it read is told, and the run goes on', async 
   const { found, unread } = JSON.parse(stdout) as Report;
   assert.deepEqual(
     found.map(({ path }) => path),
-    ['a.js', 'f/a.js', 'z.js'],
+    ['a.js', 'c-of-another.js', 'f/a.js', 'z.js'],
   );
   assert.deepEqual(
     unread.map(({ path, reason }) => `${path} ${/^E[A-Z]+/.exec(reason)?.[0]}`),
@@ -245,6 +247,17 @@ test('what the system does not let it read is told, and the run goes on', async 
 
 test('generated code that is too long is told', async () => {
   const folder = folderOf({ 'a.js': `${LOCK}// ${'x'.repeat(2_000_000)}\n`, 'b.js': LOCK });
+  const { found, unread } = await reportOf(folder);
+  assert.deepEqual([found.length, unread.map(({ path }) => path)], [1, ['a.js']]);
+});
+
+test('a file that is longer than any text is told, and the run goes on', async () => {
+  const folder = folderOf({
+    'a.js': '',
+    'b.js': `import { LOCK } from './a.js';\n${LOCK.replace("'lock'", 'LOCK')}`,
+  });
+  // It takes no room on the disk.
+  truncateSync(join(folder, 'a.js'), constants.MAX_STRING_LENGTH + 1);
   const { found, unread } = await reportOf(folder);
   assert.deepEqual([found.length, unread.map(({ path }) => path)], [1, ['a.js']]);
 });

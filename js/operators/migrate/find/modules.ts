@@ -1,10 +1,10 @@
 /** Finds the value of a name that a file takes from another file of the tree. */
 
-import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type Binding, bindingsOf, exportsOf, propertyOf, specifierOf } from './bindings.js';
 import type { Parser } from './parser.js';
 import { type Node, nameOf, type Outside, parse, type Source, type Value } from './source.js';
+import { textOf } from './walk.js';
 
 /** How often a file may hand on what it takes from another. */
 const HOPS_MAX = 8;
@@ -86,8 +86,10 @@ export class Modules implements Outside {
     const path = this.#pathOf(from.path, specifier);
     if (path === undefined) return undefined;
     if (!this.#sources.has(path)) {
-      const text = readFileSync(path, 'utf8');
-      this.#sources.set(path, parse(this.#parser, path, text, this));
+      // That it cannot be read is told when its own turn comes.
+      const text = textOf(path, () => {});
+      const source = text === undefined ? undefined : parse(this.#parser, path, text, this);
+      this.#sources.set(path, source);
     }
     return this.#sources.get(path);
   }

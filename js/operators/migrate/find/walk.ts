@@ -1,5 +1,6 @@
 /** The files that the command reads: sources of JavaScript and TypeScript that no `.gitignore` names. */
 
+import { constants } from 'node:buffer';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import type { Ignore } from 'ignore';
@@ -50,14 +51,21 @@ export async function listSources(
 }
 
 /** Does what reads a path; undefined if the system refuses that, which is then told. */
-export function attempt<T>(path: string, unreadable: Unreadable, reads: () => T): T | undefined {
+function attempt<T>(path: string, unreadable: Unreadable, reads: () => T): T | undefined {
   try {
     return reads();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
     unreadable(path, error);
     return undefined;
   }
+}
+
+/** The text of a file; undefined if it is longer than any text may be, or if the system refuses it, which is then told. */
+export function textOf(path: string, unreadable: Unreadable): string | undefined {
+  return attempt(path, unreadable, () => {
+    if (statSync(path).size > constants.MAX_STRING_LENGTH) throw new Error('too long for a text');
+    return readFileSync(path, 'utf8');
+  });
 }
 
 function isSource(name: string): boolean {
