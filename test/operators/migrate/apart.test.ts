@@ -225,6 +225,7 @@ test('another form stays, with the code to paste', async () => {
     ),
     'result.mjs': MODULE.replace("return reply === 'OK' ? token : null;", 'return reply;'),
     'del.mjs': MODULE.replace(/redis\.eval\(RELEASE, 1, (.*), token\)/, 'redis.del($1)'),
+    'one-of-two.mjs': `${MODULE}export const drop = async (name, token) => String(await redis.eval(RELEASE, 1, \`lock:\${name}\`, token));\n`,
     'count.mjs': MODULE.replace('await redis.eval', 'return await redis.eval'),
     'extends.mjs': `${MODULE}export const extend = (name) => redis.pexpire(\`lock:\${name}\`, 30_000);\n`,
     'asks.mjs': `${MODULE}export const isHeld = (name) => redis.exists(\`lock:\${name}\`);\n`,

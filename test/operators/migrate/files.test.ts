@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
-import { chmodSync, lstatSync, readdirSync, statSync, symlinkSync } from 'node:fs';
+import { chmodSync, chownSync, lstatSync, readdirSync, statSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { test } from 'node:test';
@@ -112,13 +112,17 @@ test('a killed command leaves each file whole', async () => {
   }
 });
 
-test('rights and links stay', async () => {
+test('rights, the owner and links stay', async () => {
   const folder = folderOf({ 'src/run.mjs': `#!/usr/bin/env node\n${OLD}`, 'package.json': '{}' });
+  // Only the superuser may give a file to another owner.
+  if (process.getuid?.() === 0) chownSync(join(folder, 'src/run.mjs'), 65_533, 65_534);
+  const { uid, gid } = statSync(join(folder, 'src/run.mjs'));
   chmodSync(join(folder, 'src/run.mjs'), 0o750);
   symlinkSync('src/run.mjs', join(folder, 'link.mjs'));
   await migrates(folder, 'link.mjs', '--write');
   assert.match(read(folder, 'src/run.mjs'), HOLDFAST);
-  assert.equal(statSync(join(folder, 'src/run.mjs')).mode & 0o777, 0o750);
+  const now = statSync(join(folder, 'src/run.mjs'));
+  assert.deepEqual([now.mode & 0o777, now.uid, now.gid], [0o750, uid, gid]);
   assert.ok(lstatSync(join(folder, 'link.mjs')).isSymbolicLink());
 });
 

@@ -153,7 +153,8 @@ for (const [lines, lock, name] of [
       assert.deepEqual(changed, [name]);
       const written = read(folder, name);
       assert.match(written, /const locks = connectLazily\(kv, \{ prefix: '' \}\)/);
-      assert.ok(written.indexOf(line) < written.indexOf('const locks'), written);
+      const empty = /^import .*$/.test(line) ? '\n' : '';
+      assert.ok(written.indexOf(line) < written.indexOf(`;\n${empty}const locks`), written);
       assert.deepEqual((await reportOf(folder, '--write')).changes, []);
     });
   }

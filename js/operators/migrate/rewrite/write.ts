@@ -87,8 +87,7 @@ function draftOf(change: Change): Draft {
 
 function keepRights(file: string, draft: string): void {
   const { mode, uid, gid } = statSync(file);
-  const own = statSync(draft);
-  if (own.uid !== uid || own.gid !== gid) attempt(() => chownSync(draft, uid, gid));
+  attempt(() => chownSync(draft, uid, gid));
   // A change of the owner may take rights away.
   chmodSync(draft, mode);
 }
