@@ -202,3 +202,36 @@ test(
     assert.deepEqual(told, []);
   },
 );
+
+test(
+  'a subclass that refreshes in its own way decides alone when its mutex is lost',
+  limited,
+  async (t) => {
+    let lock: { signal: AbortSignal } | undefined;
+    replace(t, 'acquirePrepared', async (own) => {
+      lock = (await own()) as typeof lock;
+      return lock;
+    });
+    let [isHeld, refreshes] = [true, 0];
+    class Own extends Mutex {
+      protected override async _refresh() {
+        refreshes += 1;
+        return isHeld;
+      }
+    }
+    const told: Error[] = [];
+    const mutex = new Own(client(), 'own', {
+      refreshInterval: 10,
+      onLockLost: (error) => void told.push(error),
+    });
+    await mutex.acquire();
+    await three.server.admin.del('mutex:own');
+    await until(() => lock?.signal.aborted === true, 'the news of the loss');
+    const before = refreshes;
+    await until(() => refreshes > before, 'a refresh after it');
+    assert.deepEqual([mutex.isAcquired, told], [true, []]);
+    isHeld = false;
+    await until(() => !mutex.isAcquired, 'the loss');
+    assert.ok(told.length === 1 && told[0] instanceof LostLockError);
+  },
+);
