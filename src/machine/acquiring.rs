@@ -83,7 +83,7 @@ impl Machine {
         }
         self.queues.add_entry(keys, id);
         if self.context.config.quorum && matches!(entry.pending, Pending::Held(_)) {
-            // It would only delay others, and without a queue it keeps no place.
+            // Its votes would only delay others: without a queue they keep no place.
             entry.wait_for_release(&mut self.context, &self.servers, id);
             self.entries.insert(id, entry);
         } else {

@@ -615,7 +615,7 @@ impl Entry {
         servers.retry_at(context, Owner::Entry(id), context.now + pause);
     }
 
-    /// A caller of this process has the lock of a quorum, and asks for the next as it releases it.
+    /// A caller of this process has the lock of a quorum: its release lets this entry ask, or a poll, if the lock was lost.
     pub(super) fn wait_for_release(
         &mut self,
         context: &mut Context,

@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// The votes go to each server behind the release.
+    /// On a quorum the votes for the next caller follow the release on each connection, while this process has its turn.
     fn ask_quorum_behind_release(&mut self, keys: &LockKeys) {
         let next = self.queues.entries(keys).first().copied();
         if let Some(id) = next
