@@ -59,7 +59,11 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
         connect_timeout: HANG,
         replicas: None,
     };
-    let config = Config {
+    Handle::start(config(client), endpoint, Arc::clone(caller), Reader::Keeper).unwrap()
+}
+
+fn config(client: String) -> Config {
+    Config {
         client,
         started: Mono::NEVER,
         secret: String::new(),
@@ -71,24 +75,26 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
         quorum: false,
         polling: None,
         linger_max: 10_000,
-    };
-    Handle::start(config, endpoint, Arc::clone(caller), Reader::Keeper).unwrap()
+    }
+}
+
+const fn hold(renew: bool) -> HoldTerms {
+    HoldTerms {
+        renew,
+        leave_to_expire: false,
+        max_hold: None,
+        stall_timeout: HANG,
+        linger: Duration::ZERO,
+    }
 }
 
 fn acquire(renew: bool) -> Command {
-    let stall_timeout = HANG;
     Command::Acquire {
         name: format!("renewed: {renew}"),
         ttl: if renew { Duration::from_millis(300) } else { HANG },
         wait: Wait::Never,
         label: Arc::default(),
-        hold: HoldTerms {
-            renew,
-            leave_to_expire: false,
-            max_hold: None,
-            stall_timeout,
-            linger: Duration::ZERO,
-        },
+        hold: hold(renew),
         mode: Mode::Exclusive,
     }
 }

@@ -1,16 +1,13 @@
 //! A whole core with its keeper, connected to a server that a test ends and starts again.
 
-use super::HANG;
+use super::{HANG, config, hold};
 use crate::core::{Caller, Handle, Reader, Submission, Ticket, Watch};
 use crate::keeper;
-use crate::machine::{
-    Command, Config, HoldTerms, LeaseId, LossReason, Notice, OpId, Outcome, Wait,
-};
+use crate::machine::{Command, Config, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
 use crate::protocol::query::Question;
 use crate::protocol::{Mode, Mono};
 use crate::server::scripted::Scripted;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
 
 /// Records what it is told. Its event loop never turns, so the keeper reads in its place.
 struct Recorder {
@@ -55,17 +52,9 @@ impl Talk {
             notices: Mutex::new(tell_notice),
         });
         let config = Config {
-            client: "client".to_owned(),
-            started: Mono::NEVER,
             secret: "secret".to_owned(),
             prefix: "lock:".to_owned(),
-            command_timeout: HANG,
-            open_patience: Duration::ZERO,
-            cluster: false,
-            confirm: false,
-            quorum: false,
-            polling: None,
-            linger_max: 0,
+            ..config("client".to_owned())
         };
         let handle = Handle::start(config, server.endpoint(), Arc::clone(&caller), reader).unwrap();
         Self { server, handle, caller, outcomes, notices }
@@ -83,14 +72,7 @@ impl Talk {
     }
 
     fn acquire(&self, op: u32) -> LeaseId {
-        let hold = HoldTerms {
-            renew: false,
-            leave_to_expire: false,
-            max_hold: None,
-            stall_timeout: HANG,
-            linger: Duration::ZERO,
-        };
-        let (name, label) = ("a".to_owned(), Arc::default());
+        let (name, label, hold) = ("a".to_owned(), Arc::default(), hold(false));
         let (ttl, wait, mode) = (HANG, Wait::Never, Mode::Exclusive);
         match self.ask(op, Command::Acquire { name, ttl, wait, label, hold, mode }) {
             Outcome::Acquired { lease, .. } => lease,

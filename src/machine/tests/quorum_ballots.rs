@@ -587,7 +587,7 @@ fn a_waiter_asks_at_once_when_the_lock_may_be_free() {
     }
 }
 
-/// What is asked of each server, in this order.
+/// Takes the requests that were sent to each server, in their order.
 fn asked_of_each(council: &mut Council) -> Vec<Vec<&'static str>> {
     let asked = std::mem::take(&mut council.asked);
     let of = |node: usize| {

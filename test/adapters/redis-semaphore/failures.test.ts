@@ -33,6 +33,17 @@ function replace(t: TestContext, method: string, instead: (own: Step) => Promise
   });
 }
 
+/** The handles of the manager that locks get from now on, in their order. */
+function handlesOf(t: TestContext): { signal: AbortSignal }[] {
+  const handles: { signal: AbortSignal }[] = [];
+  replace(t, 'acquirePrepared', async (own) => {
+    const handle = await own();
+    handles.push(handle as { signal: AbortSignal });
+    return handle;
+  });
+  return handles;
+}
+
 test('a mutex that cannot get its identifier is released', limited, async (t) => {
   const failing = replace(t, 'adoptAs', () => Promise.reject(new Error('the adoption failed')));
   const mutex = new Mutex(client(), 'a', { identifier: 'job 7' });
@@ -158,12 +169,7 @@ test(
   'a mutex that is acquired anew ahead of the news of its loss is not lost',
   limited,
   async (t) => {
-    const held: { signal: AbortSignal }[] = [];
-    replace(t, 'acquirePrepared', async (own) => {
-      const lock = await own();
-      held.push(lock as { signal: AbortSignal });
-      return lock;
-    });
+    const held = handlesOf(t);
     const told: Error[] = [];
     const mutex = new Mutex(client(), 'a', {
       lockTimeout: 300,
@@ -207,11 +213,7 @@ test(
   'a subclass that refreshes in its own way decides alone when its mutex is lost',
   limited,
   async (t) => {
-    let lock: { signal: AbortSignal } | undefined;
-    replace(t, 'acquirePrepared', async (own) => {
-      lock = (await own()) as typeof lock;
-      return lock;
-    });
+    const held = handlesOf(t);
     let [isHeld, refreshes] = [true, 0];
     class Own extends Mutex {
       protected override async _refresh() {
@@ -226,7 +228,7 @@ test(
     });
     await mutex.acquire();
     await three.server.admin.del('mutex:own');
-    await until(() => lock?.signal.aborted === true, 'the news of the loss');
+    await until(() => held[0]?.signal.aborted === true, 'the news of the loss');
     const before = refreshes;
     await until(() => refreshes > before, 'a refresh after it');
     assert.deepEqual([mutex.isAcquired, told], [true, []]);

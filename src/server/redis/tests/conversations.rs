@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
 
-/// What is delivered.
+/// A receiver of events, and what hands events to it.
 fn deliveries() -> (Deliver, UnboundedReceiver<Incoming>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     // At the end of a test nobody listens any more.

@@ -1,4 +1,4 @@
-//! What a link makes of a server's answers.
+//! The events that a link reads from a server's answers.
 
 use super::scripted::{HANG, Scripted, calm};
 use crate::protocol::{
@@ -327,7 +327,7 @@ async fn what_was_not_delivered_is_discarded_by_an_abort_alone() {
         let mut link = Link::new(socket, None, Frames::new(), Vec::new(), None, Dialect::PLAIN);
         link.send(&[release(SendMode::Plain)]);
         link.flush();
-        // Whoever waits for it keeps the socket open.
+        // A task that waits for the socket keeps it open.
         let waiter = Arc::clone(link.socket());
         if aborts {
             link.abort();

@@ -160,8 +160,8 @@ fn stored(store: &mut Store, words: &[&str]) -> String {
     }
 }
 
-/// What a primary of Redis 7 answers to the commands of a handshake, and one that renews locks to that; the other commands
-/// it does not know.
+/// The answer of a primary of Redis 7 to a command of a handshake, or of a server that renews locks by one command. Other
+/// commands are unknown to it.
 pub(super) fn calm(words: &[&str]) -> String {
     match words {
         ["HELLO", ..] => format!("%1\r\n{}:3\r\n", bulk("proto")),

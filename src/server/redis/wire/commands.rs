@@ -51,7 +51,7 @@ mod tests {
     /// The names of the commands of a call, and the number of their parts.
     fn written(call: &Call, dialect: Dialect) -> Vec<(String, usize)> {
         let (mut command, mut written) = (Command::new(), Vec::new());
-        // What was in it before is gone.
+        // The function clears the command first.
         command.arg("PING");
         write_commands(&mut command, call, SendMode::Plain, dialect, |command| {
             let name = command.parts().next().unwrap();
