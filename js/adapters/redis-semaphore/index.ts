@@ -58,8 +58,13 @@ export class Semaphore extends Lock {
    */
   constructor(client: Client, key: string, limit: number, options?: LockOptions) {
     checkClient(client);
-    const name = `semaphore:${checkKey(key)}`;
-    super([client], { kind: 'semaphore', key: name, limit: checkCount(limit, 'limit') }, options);
+    const kind = {
+      kind: 'semaphore',
+      key: `semaphore:${checkKey(key)}`,
+      name: key,
+      limit: checkCount(limit, 'limit'),
+    };
+    super([client], kind, options);
   }
 }
 
@@ -82,9 +87,14 @@ export class MultiSemaphore extends Lock {
    */
   constructor(client: Client, key: string, limit: number, permits: number, options?: LockOptions) {
     checkClient(client);
-    const name = `semaphore:${checkKey(key)}`;
-    const counts = { limit: checkCount(limit, 'limit'), permits: checkCount(permits, 'permits') };
-    super([client], { kind: 'multi-semaphore', key: name, ...counts }, options);
+    const kind = {
+      kind: 'multi-semaphore',
+      key: `semaphore:${checkKey(key)}`,
+      name: key,
+      limit: checkCount(limit, 'limit'),
+      permits: checkCount(permits, 'permits'),
+    };
+    super([client], kind, options);
   }
 }
 

@@ -32,6 +32,8 @@ export interface LockOptions extends HolderOptions {
 export interface Kind {
   readonly kind: string;
   readonly key: string;
+  /** What the caller has named it. `key` is that behind a prefix. */
+  readonly name?: string;
   /** How many permits all objects have, and how many of them each takes; only of a semaphore. */
   readonly limit?: number;
   readonly permits?: number;
@@ -45,7 +47,13 @@ function throwIt(error: LostLockError): never {
   throw error;
 }
 
+/** What an attempt answers its caller. */
+type Answer<T> = (lock: Lock, acquired: boolean) => T;
+
+const AS_IT_IS: Answer<boolean> = (_lock, acquired) => acquired;
+
 /** Set by the class, whose private parts they use. */
+let OR_THROW: Answer<void>;
 let ACTS: Acts<Lock>;
 
 /**
@@ -57,6 +65,7 @@ export abstract class Lock {
   protected _kind: string;
   /** The key in Redis. */
   protected _key: string;
+  readonly #kind: Kind;
   /** How much of the lock this object wants. */
   readonly #share: Share;
   readonly #options: Checked;
@@ -83,8 +92,7 @@ export abstract class Lock {
     this._kind = kind.kind;
     this._key = kind.key;
     const { limit, permits } = kind;
-    const share: Share =
-      limit === undefined ? {} : { mode: 'shared', limit, ...(permits ? { permits } : {}) };
+    const share: Share = { limit, permits };
     const checked = checkOptions(options);
     const connection = Connection.of(clients);
     const { identifier, identifierSuffix: suffix } = checked;
@@ -92,6 +100,7 @@ export abstract class Lock {
     const isOwn = suffix !== '' || this.getIdentifier !== Lock.prototype.getIdentifier;
     const name = new Name(share, identifier ?? (isOwn ? this.getIdentifier(suffix) : undefined));
     const possession = new Possession(checked.acquiredExternally, this, ACTS, checked);
+    this.#kind = kind;
     this.#share = share;
     this.#options = checked;
     this.#onLockLost = options?.onLockLost ?? throwIt;
@@ -131,17 +140,30 @@ export abstract class Lock {
    * @param abortSignal - Ends the wait; the promise then rejects with its reason.
    * @throws TimeoutError if others held it for `acquireTimeout`, or for `acquireAttemptsLimit` attempts.
    */
-  async acquire(abortSignal?: AbortSignal): Promise<void> {
-    if (await this.tryAcquire(abortSignal)) return;
+  acquire(abortSignal?: AbortSignal): Promise<void> {
+    // Without a `tryAcquire` of a subclass no promise of its answer is needed.
+    const isOwn = this.tryAcquire !== Lock.prototype.tryAcquire;
+    return isOwn ? this.#mustTry(abortSignal) : this.#attempt(abortSignal, OR_THROW);
+  }
+
+  /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
+  tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
+    return this.#attempt(abortSignal, AS_IT_IS);
+  }
+
+  async #mustTry(abortSignal: AbortSignal | undefined): Promise<void> {
+    if (!(await this.tryAcquire(abortSignal))) throw this.#timeout();
+  }
+
+  #timeout(): TimeoutError {
     const { cause } = this.#taking;
-    throw new TimeoutError(
+    return new TimeoutError(
       `Acquire ${this._kind} ${this._key} timeout`,
       cause === undefined ? {} : { cause },
     );
   }
 
-  /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
-  async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
+  async #attempt<T>(abortSignal: AbortSignal | undefined, answer: Answer<T>): Promise<T> {
     const turns = this.#turns;
     // The cause of an attempt before stays: its caller may not have read it yet.
     let spent = 0;
@@ -152,7 +174,7 @@ export abstract class Lock {
     }
     try {
       abortSignal?.throwIfAborted();
-      if (turns !== undefined && this.isAcquired) return true;
+      if (turns !== undefined && this.isAcquired) return answer(this, true);
       this.#spent = spent;
       if (this.#possession.isExternal && !this.#isReplaced()) {
         await this.#taking.open(this._key, abortSignal);
@@ -161,7 +183,7 @@ export abstract class Lock {
       const { isExternal } = this.#possession;
       const acquired = isExternal ? await this._refresh() : await this._acquire(abortSignal);
       if (acquired) this.#possession.settle();
-      return acquired;
+      return answer(this, acquired);
     } finally {
       turns?.pass();
     }
@@ -229,6 +251,9 @@ export abstract class Lock {
   }
 
   static {
+    OR_THROW = (lock, acquired) => {
+      if (!acquired) throw lock.#timeout();
+    };
     ACTS = {
       isReplaced: (lock) => lock.#isReplaced(),
       onLost: (lock, cause) => lock.#report(cause),
@@ -255,6 +280,8 @@ export abstract class Lock {
   }
 
   #terms(): Terms {
-    return { key: this._key, renew: this.#options.renew && !this.#isReplaced() };
+    const { key, name } = this.#kind;
+    const renew = this.#options.renew && !this.#isReplaced();
+    return { key: this._key, name: this._key === key ? name : undefined, renew };
   }
 }

@@ -161,9 +161,8 @@ export function checkOptions(options: HolderOptions = {}): Checked {
 
 /** How much of a lock an object wants: some permits of its limit, or all of it. @internal */
 export interface Share {
-  readonly mode?: 'shared';
-  readonly limit?: number;
-  readonly permits?: number;
+  readonly limit: number | undefined;
+  readonly permits: number | undefined;
 }
 
 /** A new UUID, with a suffix for people. @internal */

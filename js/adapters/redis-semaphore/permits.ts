@@ -70,17 +70,17 @@ export class Permits {
 
   /**
    * Those that an object shares with the others of a connection; none while these want other ones. `ended` tells the end of the
-   * connection.
+   * connection. `name`: what the caller has named them, since V8 knows the hash of a text that it has seen before.
    */
-  static of(ended: AbortSignal, key: string, share: Share, ttl: number): Permits | undefined {
+  static of(ended: AbortSignal, name: string, share: Share, ttl: number): Permits | undefined {
     const place = places.get(ended) ?? placeUntil(ended);
-    const known = place.get(key);
+    const known = place.get(name);
     if (known !== undefined) {
       if (known.#suits(share, ttl)) return known;
       if (known.isUsed) return undefined;
     }
     const made = new Permits(share, ttl);
-    place.set(key, made);
+    place.set(name, made);
     return made;
   }
 
@@ -259,23 +259,23 @@ export class Permits {
 
 const NOTHING_LEFT: Left[] = [];
 
-/** The permits of a connection, by key. Those that nobody uses are kept for the next object: most services have few keys. */
+/** The permits of a connection, by name. Those that nobody uses are kept for the next object: most services have few keys. */
 class Place {
   readonly #all = new Map<string, Permits>();
   #sweptAt = SWEPT_MIN;
 
-  get(key: string): Permits | undefined {
-    return this.#all.get(key);
+  get(name: string): Permits | undefined {
+    return this.#all.get(name);
   }
 
-  set(key: string, permits: Permits): void {
-    this.#all.set(key, permits);
+  set(name: string, permits: Permits): void {
+    this.#all.set(name, permits);
     if (this.#all.size >= this.#sweptAt) this.#sweep(permits);
   }
 
   #sweep(added: Permits): void {
-    for (const [key, permits] of this.#all) {
-      if (!permits.isUsed && permits !== added) this.#all.delete(key);
+    for (const [name, permits] of this.#all) {
+      if (!permits.isUsed && permits !== added) this.#all.delete(name);
     }
     this.#sweptAt = Math.max(SWEPT_MIN, 2 * this.#all.size);
   }

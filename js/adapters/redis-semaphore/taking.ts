@@ -35,6 +35,8 @@ export interface Means {
 /** The terms that a subclass may change between two calls. @internal */
 export interface Terms {
   readonly key: string;
+  /** What the caller has named the lock, if the key is still made of that. */
+  readonly name: string | undefined;
   /** Whether the manager renews the lock. */
   readonly renew: boolean;
 }
@@ -158,11 +160,12 @@ export class Taking {
   }
 
   /** Those that the objects of this process share, if what this one gets may pass to others and is renewed. */
-  #permitsFor({ key, renew }: Terms): Permits | undefined {
-    const { connection, name, options, share } = this.#means;
+  #permitsFor({ name, renew }: Terms): Permits | undefined {
+    const { connection, name: holder, options, share } = this.#means;
     const ended = connection.current?.ended;
-    if (ended === undefined || !renew || name.token !== undefined) return undefined;
-    return Permits.of(ended, key, share, options.lockTimeout);
+    if (ended === undefined || name === undefined) return undefined;
+    if (!renew || holder.token !== undefined) return undefined;
+    return Permits.of(ended, name, share, options.lockTimeout);
   }
 
   /** How long to wait when `spent` of that time is over, in whole ms. */

@@ -48,6 +48,21 @@ for (const name of [OLD, NEW]) {
     });
   });
 
+  test(`${name}: acquire tries in the way of a subclass`, async () => {
+    const answers = [true, false];
+    class Own extends Mutex {
+      override async tryAcquire(): Promise<boolean> {
+        return answers.shift() ?? true;
+      }
+    }
+    const own = new Own(client(), 'own');
+    assert.equal(await own.acquire(), undefined);
+    await assert.rejects(own.acquire(), {
+      constructor: TimeoutError,
+      message: 'Acquire mutex mutex:own timeout',
+    });
+  });
+
   test(`${name}: a mutex has one holder, its key and its lease`, async () => {
     const [one, other] = [new Mutex(client(), 'a'), new Mutex(client(), 'a', once)];
     assert.equal(one.isAcquired, false);

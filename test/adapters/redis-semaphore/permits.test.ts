@@ -401,6 +401,27 @@ test(
   },
 );
 
+test('a permit passes to no object whose class has another key', limited, async () => {
+  class Elsewhere extends Semaphore {
+    protected override _key = 'semaphore:elsewhere';
+  }
+  const own = await opened();
+  const [plain, first, next] = [Semaphore, Elsewhere, Elsewhere].map(
+    (Class) => new Class(own, 'hot', 1, PATIENT),
+  ) as [Semaphore, Semaphore, Semaphore];
+  await plain.acquire();
+  await first.acquire();
+  const acquired = next.acquire();
+  const { admin } = three.server;
+  const waiting = async () => (await admin.zcard('{semaphore:elsewhere}:queue')) === 1;
+  await until(waiting, 'the queue of the other key');
+  await plain.release();
+  assert.deepEqual([await admin.exists('semaphore:hot'), next.isAcquired], [0, false]);
+  await first.release();
+  await acquired;
+  await next.release();
+});
+
 test(
   'permits on other terms pass here as well, once nobody has those of before',
   limited,
