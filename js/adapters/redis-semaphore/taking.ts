@@ -180,7 +180,7 @@ export class Taking {
     const identifier = name.tell(key, possession.hold);
     const place = this.#placeOf(key);
     if (this.#isQuorum()) {
-      const lock = await ValueHold.takeOver(place, options.lockTimeout);
+      const lock = await ValueHold.takeOver(place, options);
       if (lock === undefined) return new Error('nobody holds it by this identifier');
       this.#begin(key, lock);
       return undefined;

@@ -5,7 +5,7 @@
 
 import { setTimeout } from 'node:timers/promises';
 import { LockLostError } from '../../base/errors.js';
-import { everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
+import { areReachable, everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
 import { ResourceLockedError } from '../redlock/errors.js';
 import { validFor } from '../redlock/settings.js';
 import type { Client, ExecutionStats } from '../redlock/votes.js';
@@ -19,10 +19,15 @@ const EXPIRE = `${OWNS}
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1`;
 
-/** A server that takes longer has failed, in ms. */
+/** A server that takes longer to give a lock, or to take it back, has failed, in ms. */
 const SERVER_MS = 100;
 /** The same for the one server of a mutex. */
 const ONE_SERVER_MS = 2_000;
+
+/** How long an attempt for a lease of `ttl` ms waits for a server, in ms. */
+function limitFor(ttl: number): number {
+  return Math.max(1, Math.min(SERVER_MS, ttl / 10));
+}
 
 /** The relation of a value to a key. @internal */
 export interface Place {
@@ -49,6 +54,8 @@ export class ValueHold implements ServerLock {
   #until = 0;
   /** The clients whose servers have said no to the last request. */
   #denied: ReadonlySet<Client> = new Set();
+  /** Whether a majority has answered it, with yes or no. */
+  #isAnswered = false;
 
   private constructor({ clients, key, value }: Place) {
     this.#clients = new Set(clients);
@@ -63,10 +70,18 @@ export class ValueHold implements ServerLock {
   ): Promise<ValueHold | undefined> {
     const hold = new ValueHold(place);
     const end = performance.now() + retries.wait;
-    for (let attempt = 1; attempt <= retries.limit && performance.now() < end; attempt++) {
+    const limit = limitFor(lockTimeout);
+    let attempts = 0;
+    let isConnected = false;
+    while (attempts < retries.limit && performance.now() < end) {
       signal?.throwIfAborted();
-      if (await hold.#sets(TAKE, lockTimeout)) return hold;
+      if (await hold.#sets(TAKE, lockTimeout, limit)) return hold;
       await hold.#undo();
+      // What nobody has answered, since the clients were about to connect, was no attempt.
+      const isCold = !isConnected && !hold.#isAnswered && (await hold.#isReachableBy(end, signal));
+      isConnected = true;
+      if (isCold) continue;
+      attempts += 1;
       await setTimeout(retries.interval, undefined, { signal }).catch(() => {});
     }
     signal?.throwIfAborted();
@@ -74,9 +89,14 @@ export class ValueHold implements ServerLock {
   }
 
   /** Takes it over from whoever holds it by this value, or answers nothing. */
-  static async takeOver(place: Place, lockTimeout: number): Promise<ValueHold | undefined> {
+  static async takeOver(
+    place: Place,
+    { lockTimeout, retries }: Checked,
+  ): Promise<ValueHold | undefined> {
     const hold = new ValueHold(place);
-    return (await hold.#sets(EXPIRE, lockTimeout)) ? hold : undefined;
+    // The clients may be about to connect.
+    const limit = Math.max(1, Math.min(lockTimeout, retries.wait));
+    return (await hold.#sets(EXPIRE, lockTimeout, limit)) ? hold : undefined;
   }
 
   get held(): boolean {
@@ -84,7 +104,8 @@ export class ValueHold implements ServerLock {
   }
 
   async extend(ttl: number): Promise<void> {
-    if (await this.#sets(EXPIRE, ttl)) return;
+    const left = this.#until - performance.now();
+    if (await this.#sets(EXPIRE, ttl, Math.max(left, limitFor(ttl)))) return;
     await this.release();
     const [{ key } = { key: '' }] = this.#shares;
     const what = `lock "${key}" is not held any more by this identifier on a majority of its servers`;
@@ -102,13 +123,28 @@ export class ValueHold implements ServerLock {
     if (clients.size > 0) await everywhere(clients, this.#shares, RELEASE, [], SERVER_MS);
   }
 
-  /** Whether a majority agrees while the lease lasts. Then the others get the value as well, if they can. */
-  async #sets(script: string, ttl: number): Promise<boolean> {
+  /** Whether a majority can be reached until `end`. */
+  async #isReachableBy(end: number, signal: AbortSignal | undefined): Promise<boolean> {
+    const [{ key } = { key: '' }] = this.#shares;
+    const over = new AbortController();
+    const signals = signal === undefined ? [over.signal] : [over.signal, signal];
+    const late = setTimeout(Math.max(0, end - performance.now()), false, {
+      signal: AbortSignal.any(signals),
+    });
+    const reached = areReachable(this.#clients, key);
+    return Promise.race([reached, late.catch(() => false)]).finally(() => over.abort());
+  }
+
+  /**
+   * Whether a majority agrees while the lease lasts, each server within `limit` ms. Then the others get the value as well, if
+   * they can.
+   */
+  async #sets(script: string, ttl: number, limit: number): Promise<boolean> {
     const began = performance.now();
-    const limit = Math.max(1, Math.min(SERVER_MS, ttl / 10));
     const { votesFor, votesAgainst, quorumSize } = await this.#ask(script, [`${ttl}`], limit);
     const denials = [...votesAgainst].filter(([, error]) => error instanceof ResourceLockedError);
     this.#denied = new Set(denials.map(([client]) => client));
+    this.#isAnswered = votesFor.size + denials.length >= quorumSize;
     const until = began + validFor(ttl);
     if (votesFor.size < quorumSize || performance.now() >= until) return false;
     this.#until = until;

@@ -148,8 +148,8 @@ function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
 }
 
 /**
- * Asks all clients, and waits for a majority that agrees, or for all answers. One that takes longer than `limit` ms is a
- * vote against.
+ * Asks all clients, and waits for a majority that agrees, or for all answers. With a `limit`, one that takes longer, in ms, is a
+ * vote against, and the others are not waited for once no majority can agree any more.
  *
  * @internal
  */
@@ -161,6 +161,7 @@ export function everywhere(
   limit = Number.POSITIVE_INFINITY,
 ): Promise<ExecutionStats> {
   const { membershipSize, quorumSize } = statsOf(clients);
+  const hasLimit = limit !== Number.POSITIVE_INFINITY;
   const votesFor = new Set<Client>();
   const votesAgainst = new Map<Client, Error>();
   return new Promise((resolve) => {
@@ -169,7 +170,8 @@ export function everywhere(
         if (error === undefined) votesFor.add(client);
         else votesAgainst.set(client, error);
         const all = votesFor.size + votesAgainst.size === membershipSize;
-        if (!all && votesFor.size < quorumSize) return;
+        const isLost = hasLimit && votesAgainst.size > membershipSize - quorumSize;
+        if (!all && !isLost && votesFor.size < quorumSize) return;
         resolve({ membershipSize, quorumSize, votesFor, votesAgainst });
       });
     }
@@ -181,7 +183,9 @@ async function within(limit: number, vote: Promise<Error | undefined>): Promise<
   if (limit === Number.POSITIVE_INFINITY) return vote;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Error>((resolve) => {
-    timer = setTimeout(resolve, limit, new Error(`no answer within ${limit} ms`));
+    const error = new Error(`no answer within ${limit} ms`);
+    // After a pause of the event loop timers come first: an answer that is there by then counts.
+    timer = setTimeout(() => setImmediate(resolve, error), limit);
   });
   return Promise.race([vote, late]).finally(() => clearTimeout(timer));
 }
