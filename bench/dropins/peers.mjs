@@ -3,20 +3,22 @@
 
 const TTL_MS = 10_000;
 const PATIENCE_MS = 600_000;
-const PERMITS = 10;
+const LIMIT = 10;
+const PERMITS = 2;
 /** Polls as often as a caller would who wants a busy lock soon. */
 const REDLOCK = { retryCount: -1, retryDelay: 10, retryJitter: 5 };
-const SEMAPHORE = { lockTimeout: TTL_MS, acquireTimeout: PATIENCE_MS };
+const TIMES = { lockTimeout: TTL_MS, acquireTimeout: PATIENCE_MS };
 
 /** The core, whose CPU time is the measure of the drop-ins. */
 const CORE = 'holdfast';
 
-/** The core on as many servers as a drop-in. */
-export const coreOf = ({ servers = 1 }) => `${CORE}, ${servers}`;
+/** The core on as many servers as a drop-in, and with as many permits. */
+export const coreOf = ({ servers = 1, limit = 1, permits = 1 }) =>
+  `${CORE}, ${[servers, limit, permits].join(' ')}`;
 
 /**
  * `id`: the class. `original` and `dropIn`: imports of the module that has it. `use(module, clients)` answers `acquire(name)`,
- * and `release(name, lock)`. `servers`: how many it locks on.
+ * and `release(name, lock)`. `servers`: how many it locks on. `limit` and `permits`: of a semaphore.
  */
 export const DROP_INS = [
   {
@@ -31,31 +33,41 @@ export const DROP_INS = [
     dropIn: () => import('../../dist/adapters/redlock4/index.mjs'),
     use: useRedlock4,
   },
-  ...semaphores({
-    Mutex: ({ Mutex }, [client], name) => new Mutex(client, name, SEMAPHORE),
-    Semaphore: ({ Semaphore }, [client], name) => new Semaphore(client, name, PERMITS, SEMAPHORE),
-    MultiSemaphore: ({ MultiSemaphore }, [client], name) =>
-      new MultiSemaphore(client, name, PERMITS, 2, SEMAPHORE),
-    RedlockMutex: ({ RedlockMutex }, clients, name) => new RedlockMutex(clients, name, SEMAPHORE),
-  }),
+  ofRedisSemaphore('Mutex', {}, ({ Mutex }, [client], name) => new Mutex(client, name, TIMES)),
+  ofRedisSemaphore(
+    'Semaphore',
+    { limit: LIMIT },
+    ({ Semaphore }, [client], name) => new Semaphore(client, name, LIMIT, TIMES),
+  ),
+  ofRedisSemaphore(
+    'MultiSemaphore',
+    { limit: LIMIT, permits: PERMITS },
+    ({ MultiSemaphore }, [client], name) => new MultiSemaphore(client, name, LIMIT, PERMITS, TIMES),
+  ),
+  ofRedisSemaphore(
+    'RedlockMutex',
+    { servers: 3 },
+    ({ RedlockMutex }, clients, name) => new RedlockMutex(clients, name, TIMES),
+  ),
 ];
 
-/** Opens a side of a drop-in, or the core on so many servers, which needs no client of a service. */
+/** Opens a side of a drop-in, or the core, which needs no client of a service. */
 export async function open(id, side, urls) {
-  if (id === CORE) return openCore(urls.slice(0, Number(side)));
+  if (id === CORE) return openCore(urls, ...side.split(' ').map(Number));
   const { [side]: load, use, servers = 1 } = DROP_INS.find((each) => each.id === id);
   const module = await load();
   return use(module, await clientsOf(urls.slice(0, servers)));
 }
 
-async function openCore(urls) {
+async function openCore(urls, servers, limit, permits) {
   const { connect } = await import('../../dist/index.mjs');
-  const locks = await connect(urls.length === 1 ? urls[0] : { quorum: urls }, {
+  const locks = await connect(servers === 1 ? urls[0] : { quorum: urls.slice(0, servers) }, {
     ttl: TTL_MS,
     wait: PATIENCE_MS,
   });
+  const options = limit === 1 ? undefined : { mode: 'shared', limit, permits };
   return {
-    acquire: (name) => locks.acquire(name),
+    acquire: (name) => locks.acquire(name, options),
     release: (_name, lock) => lock.release(),
   };
 }
@@ -77,10 +89,10 @@ function useRedlock4({ default: Redlock }, clients) {
   };
 }
 
-function semaphores(makers) {
-  return Object.entries(makers).map(([id, make]) => ({
+function ofRedisSemaphore(id, terms, make) {
+  return {
     id,
-    ...(id === 'RedlockMutex' ? { servers: 3 } : {}),
+    ...terms,
     original: () => import('redis-semaphore'),
     dropIn: () => import('../../dist/adapters/redis-semaphore/index.mjs'),
     use: (module, clients) => ({
@@ -91,7 +103,7 @@ function semaphores(makers) {
       },
       release: (_name, lock) => lock.release(),
     }),
-  }));
+  };
 }
 
 async function clientsOf(urls) {

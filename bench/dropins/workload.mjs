@@ -18,7 +18,7 @@ const CPU_LEVEL = 64;
 
 const ABOUT = `Each drop-in package divided by the library that it replaces, with the same code and its client. *hot*: ${HOT_CALLERS} callers of one
 name, polling every 10 ms where a library polls; semaphores have ten permits, of which a MultiSemaphore takes two. *CPU* is that of a pair at
-${CPU_LEVEL} in flight, divided by the core's own pair on as many servers. *connections* are those of ${CLIENTS} clients of one server.`;
+${CPU_LEVEL} in flight, divided by the core's own pair on as many servers, with as many permits. *connections* are those of ${CLIENTS} clients of one server.`;
 
 const QUESTION = 'What does a drop-in package cost?';
 
