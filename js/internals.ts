@@ -35,6 +35,8 @@ export { CronPlan } from './once/cron.js';
 /** @internal */
 export { judge } from './operators/cli/judge.js';
 /** @internal */
+export { paint, table, wrapped } from './operators/cli/terminal.js';
+/** @internal */
 export { fileOf } from './operators/page/files.js';
 /** @internal */
 export { History } from './operators/page/history.js';

@@ -441,6 +441,32 @@ test('watch --json writes a document per line, and goes on when the server was a
   }
 });
 
+test('watch says once per outage why it sees nothing, and follows when the server is back', async () => {
+  const own = await RedisServer.start();
+  await using holder = await connect(own.url);
+  const running = new Running(['watch', '--interval', '20ms'], environment(own));
+  const said = () => running.stderr.split('\n').filter((line) => line !== '');
+  try {
+    await holder.acquire('job', { label: 'web-1' });
+    await running.says('job: held');
+    for (const label of ['web-2', 'web-3']) {
+      const before = said().length;
+      await own.kill();
+      await until(() => said().length > before, 'the reason');
+      await own.start();
+      await own.admin.set('lock:job', `hf1.c.1.${label}`, 'PX', 60_000);
+      await running.says(`by ${label}`);
+      const reasons = said().slice(before);
+      assert.deepEqual(reasons, [...new Set(reasons)], 'no reason is told twice');
+      for (const line of reasons) assert.match(line, /^holdfast: \S/);
+    }
+  } finally {
+    running.child.kill('SIGINT');
+    await running.ended;
+    await own.stop();
+  }
+});
+
 test('69 with the reason as a document if there is no server', async () => {
   const nowhere = environment(undefined, { REDIS_URL: 'redis://127.0.0.1:1' });
   for (const args of [['ls'], ['show', 'a'], ['watch'], ['release', 'a', '--yes']]) {

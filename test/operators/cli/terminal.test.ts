@@ -7,6 +7,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { serverOfFile } from '../../support/server-of-file.js';
 import { until } from '../../support/wait.js';
+import { folderOf } from '../migrate/support.js';
 import { environment, MAIN } from './support.js';
 import { Terminal } from './terminal.js';
 
@@ -33,6 +34,8 @@ test('watch draws in place and follows', async () => {
     /^NAME +MODE +HOLDER +FENCE +HELD +LEASE +WAITING +CHANGES +WAITED +WAITERS\njob +exclusive +web-1 +≤ \S+s +\S+s +0$/m,
   );
   assert.deepEqual([terminal.state('alternate_on'), terminal.state('cursor_flag')], ['1', '0']);
+  const [title, , heads] = terminal.screen(true).split('\n');
+  assert.deepEqual([title?.includes('\x1b[1m'), heads?.startsWith('\x1b[1mNAME')], [false, true]);
   for (const changes of [1, 2]) {
     await lock.release();
     lock = await locks.acquire('job', { label: `web-${changes + 1}` });
@@ -67,6 +70,41 @@ test('run says for whom it waits, and since when', async () => {
   await terminal.shows(said(`web-1 \\(since ${time} or later,`));
   await first.release();
   await terminal.shows(/^done$/m);
+});
+
+test('lead says who leads in its place after it has lost the lead', async () => {
+  terminal.resize(200, 30);
+  terminal.holdfast('lead', 'job', '--', 'sleep', '1000');
+  await terminal.shows(/leads "job" with fence/);
+  const next = locks.acquire('leader:job', { label: 'web-2', wait: 60_000 });
+  await until(async () => (await locks.query()).pending.length === 1, 'the next in the queue');
+  assert.equal(await locks.forceRelease('leader:job'), true);
+  await next;
+  await terminal.shows(/waiting since \S+ for lock "leader:job"[\s\S]* by web-2 /);
+});
+
+test('migrate counts the files on a terminal while it reads them, and clears the line', async () => {
+  const FILES = 400;
+  const text = `${"const taken = await redis.set('lock:a', me, 'NX', 'PX', 9);\n".repeat(20)}if (taken) run();\n`;
+  const names = Array.from({ length: FILES }, (_, i) => [`${i}.js`, text]);
+  const folder = folderOf(Object.fromEntries(names));
+  const log = join(server.folder, 'terminal');
+  terminal.record(log);
+  terminal.line(`cd ${folder}`);
+  terminal.holdfast('migrate', '>', `${server.folder}/report`);
+  terminal.line('echo end');
+  await terminal.shows(/^(\$ )?end$/m);
+  const written = readFileSync(log, 'utf8').replaceAll('\r\x1b[K', '<clear>');
+  const counts = [...written.matchAll(/<clear>(\d+) of 400 files/g)].map(([, done]) =>
+    Number(done),
+  );
+  assert.ok(counts.length > 0 && counts.length < FILES / 2, `${counts}`);
+  assert.deepEqual(
+    counts,
+    [...new Set(counts)].sort((a, b) => a - b),
+  );
+  assert.ok(counts.every((done) => done > 0 && done < FILES));
+  assert.match(written.slice(written.lastIndexOf(' files')), /^ files<clear>(?!\d)/);
 });
 
 for (const key of ['q', 'C-c']) {

@@ -54,6 +54,11 @@ export class Terminal {
     await until(() => this.screen().trim() === '$', 'an empty screen');
   }
 
+  /** Writes all that it gets from now on to a file, escape sequences among it. */
+  record(file: string): void {
+    this.#tmux('pipe-pane', `cat > ${file}`);
+  }
+
   resize(columns: number, rows: number): void {
     this.#tmux('resize-window', '-x', `${columns}`, '-y', `${rows}`);
   }

@@ -468,6 +468,31 @@ test('so many pages may be open, and one that does not read is closed', async (t
   }
 });
 
+test('the command says where the page is, what it can do, and who may reach it', async () => {
+  const token = 'x'.repeat(16);
+  const env = { ...environment(server), HOLDFAST_UI_TOKEN: token };
+  for (const [does, reached, ...args] of [
+    ['It only shows locks.', ''],
+    ['It can release locks.', '', '--allow-release'],
+    [
+      'It only shows locks.',
+      /^holdfast: other machines can reach the page, .* unencrypted: use a proxy with TLS\n$/,
+      ...['--host', '0.0.0.0'],
+    ],
+  ] as const) {
+    const shown = new Running(['ui', ...args], env);
+    await shown.says('Ctrl-C ends it');
+    shown.child.kill('SIGINT');
+    const { code, stdout, stderr } = await shown.ended;
+    assert.equal(code, 0, stderr);
+    const [address, after] = stdout.split('\n');
+    assert.match(address ?? '', new RegExp(`^http://127\\.0\\.0\\.1:\\d+/\\?token=${token}$`));
+    assert.equal(after, `${does} Ctrl-C ends it.`);
+    if (reached === '') assert.equal(stderr, '');
+    else assert.match(stderr, reached);
+  }
+});
+
 test('wrong options, a quorum and a port that is taken are told at once', async () => {
   assert.throws(() => lockUi({} as never), /lockUi needs the option "locks"/);
   assert.throws(
