@@ -57,7 +57,7 @@ export async function runUnder(
     report(lock.signal.reason, json);
     stopping = job.stop(grace);
   };
-  lock.signal.addEventListener('abort', stop, { once: true });
+  lock.signal.addEventListener('abort', stop);
   if (lock.signal.aborted) stop();
   try {
     const exit = await job.ended;
