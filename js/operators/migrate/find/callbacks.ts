@@ -37,8 +37,8 @@ export function answerOf(source: Source, call: CallExpression): Answer | undefin
   if (callback !== undefined && isFunction(callback))
     return { callback, param: callback.params[1] };
   const method = source.parent(call);
-  const chained = method === undefined ? undefined : source.parent(method);
-  if (method?.type !== 'MemberExpression' || chained?.type !== 'CallExpression') return undefined;
+  const chained = source.parent(method);
+  if (method.type !== 'MemberExpression' || chained.type !== 'CallExpression') return undefined;
   const [next] = chained.arguments;
   if (nameOf(method.property) !== 'then' || next === undefined || !isFunction(next))
     return undefined;
@@ -76,7 +76,7 @@ export function routineOf(source: Source, node: Node, all: readonly KeyCommand[]
 
 function isContinuation(source: Source, node: AnyFunction, all: readonly KeyCommand[]): boolean {
   const parent = source.parent(node);
-  if (parent?.type === 'NewExpression') return source.textOf(parent.callee) === 'Promise';
-  if (parent?.type !== 'CallExpression') return false;
+  if (parent.type === 'NewExpression') return source.textOf(parent.callee) === 'Promise';
+  if (parent.type !== 'CallExpression') return false;
   return CONTINUES.test(calledName(parent)) || all.some(({ call }) => call === parent);
 }

@@ -78,7 +78,7 @@ export function skippedRelease(
         follows(call, take) &&
         follows(last, call) &&
         !frees.includes(call) &&
-        source.parent(call)?.type === 'AwaitExpression' &&
+        source.parent(call).type === 'AwaitExpression' &&
         source.functionOf(call) === here &&
         !isPause(call),
     );

@@ -84,7 +84,7 @@ function speaksRedis(source: Source, call: CallExpression): boolean {
   if (isCollection(source, receiver)) return false;
   return (
     REDIS.test(source.textOf(receiver)) ||
-    source.parent(call)?.type === 'AwaitExpression' ||
+    source.parent(call).type === 'AwaitExpression' ||
     isClient(source, receiver)
   );
 }

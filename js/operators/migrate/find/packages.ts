@@ -126,7 +126,7 @@ function useOf(
 ): PackageUse | undefined {
   const node = source.parent(specifier);
   const use = { package: found, specifier, onlyTypes: false };
-  if (node?.type === 'ImportDeclaration') {
+  if (node.type === 'ImportDeclaration') {
     const imported = node.specifiers.map((each) =>
       each.type === 'ImportSpecifier'
         ? nameOf(each.imported)
@@ -141,18 +141,18 @@ function useOf(
       node.importKind === 'type' || (types.length > 0 && types.every((each) => each));
     return { ...use, node, form: 'import', imported, onlyTypes };
   }
-  if (node?.type === 'ExportNamedDeclaration' || node?.type === 'ExportAllDeclaration') {
+  if (node.type === 'ExportNamedDeclaration' || node.type === 'ExportAllDeclaration') {
     const imported =
       node.type === 'ExportAllDeclaration'
         ? ['*']
         : node.specifiers.map((each) => nameOf(each.local));
     return { ...use, node, form: 'export', imported, onlyTypes: node.exportKind === 'type' };
   }
-  if (node?.type === 'TSExternalModuleReference')
+  if (node.type === 'TSExternalModuleReference')
     return { ...use, node, form: 'require', imported: undefined };
-  if (node?.type === 'ImportExpression')
+  if (node.type === 'ImportExpression')
     return { ...use, node, form: 'require', imported: undefined };
-  if (node?.type !== 'CallExpression' || node.arguments[0] !== specifier) return undefined;
+  if (node.type !== 'CallExpression' || node.arguments[0] !== specifier) return undefined;
   const called = source.textOf(node.callee);
   if (called === 'require')
     return { ...use, node, form: 'require', imported: required(source, node) };
@@ -164,8 +164,8 @@ function useOf(
 /** The names that `require` is taken apart to. */
 function required(source: Source, call: CallExpression): string[] | undefined {
   const parent = source.parent(call);
-  if (parent?.type === 'MemberExpression') return [nameOf(parent.property)];
-  if (parent?.type !== 'VariableDeclarator' || parent.id.type !== 'ObjectPattern') return undefined;
+  if (parent.type === 'MemberExpression') return [nameOf(parent.property)];
+  if (parent.type !== 'VariableDeclarator' || parent.id.type !== 'ObjectPattern') return undefined;
   return parent.id.properties.map((each) => (each.type === 'Property' ? nameOf(each.key) : '*'));
 }
 
@@ -202,7 +202,7 @@ function judgeReleases(source: Source): Fault[] {
     if (!TAKES.test(calledName(take))) return [];
     const here = source.functionOf(take);
     const parent = source.parent(take);
-    if (here === undefined || parent?.type !== 'AwaitExpression') return [];
+    if (here === undefined || parent.type !== 'AwaitExpression') return [];
     const holder = nameOfHold(source, parent) ?? textOf(source, receiverOf(take));
     const frees = source.callsWithin(here).filter((call) => {
       if (!FREES.test(calledName(call))) return false;
@@ -218,8 +218,8 @@ function judgeReleases(source: Source): Fault[] {
 
 function nameOfHold(source: Source, awaited: Node): string | undefined {
   const parent = source.parent(awaited);
-  if (parent?.type === 'VariableDeclarator') return source.textOf(parent.id);
-  if (parent?.type === 'AssignmentExpression') return source.textOf(parent.left);
+  if (parent.type === 'VariableDeclarator') return source.textOf(parent.id);
+  if (parent.type === 'AssignmentExpression') return source.textOf(parent.left);
   return undefined;
 }
 

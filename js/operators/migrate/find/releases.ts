@@ -37,7 +37,7 @@ export function speaksOfRelease(source: Source, { call }: KeyCommand): boolean {
 export function namesAround(source: Source, node: Node): string {
   const names = source.functionsOf(node).map((each) => {
     const parent = source.parent(each);
-    return parent?.type === 'AssignmentExpression'
+    return parent.type === 'AssignmentExpression'
       ? source.textOf(parent.left)
       : source.nameOfFunction(each);
   });

@@ -181,8 +181,8 @@ function methodOf(source: Source, node: Node): string | undefined {
       if (calledName(each) === 'defineCommand') return source.string(each.arguments[0]);
       if (calledName(each) !== 'defineScript') continue;
       const parent = source.parent(each);
-      if (parent?.type === 'Property') return nameOf(parent.key);
-      if (parent?.type === 'VariableDeclarator') return nameOf(parent.id);
+      if (parent.type === 'Property') return nameOf(parent.key);
+      if (parent.type === 'VariableDeclarator') return nameOf(parent.id);
     }
   }
   return undefined;
@@ -192,9 +192,9 @@ function methodOf(source: Source, node: Node): string | undefined {
 function usesOf(source: Source, node: Node): Node[] {
   const parent = source.parent(node);
   const id =
-    parent?.type === 'VariableDeclarator'
+    parent.type === 'VariableDeclarator'
       ? parent.id
-      : parent?.type === 'Property' || parent?.type === 'PropertyDefinition'
+      : parent.type === 'Property' || parent.type === 'PropertyDefinition'
         ? parent.key
         : undefined;
   const name = id === undefined ? '' : nameOf(id);

@@ -125,13 +125,17 @@ export class Source {
       note(`.${nameOf(node.left.property)}`, node.right);
   }
 
-  parent(node: Node): Node | undefined {
-    return this.#parents.get(node);
+  /** What a node stands in; the program, in itself. */
+  parent(node: Node): Node {
+    return this.#parents.get(node) ?? this.program;
   }
 
   /** The nodes around `node`, the innermost first. */
   *around(node: Node): Generator<Node> {
-    for (let at = this.parent(node); at !== undefined; at = this.parent(at)) yield at;
+    for (let at = node; at !== this.program; ) {
+      at = this.parent(at);
+      yield at;
+    }
   }
 
   functionOf(node: Node): AnyFunction | undefined {
@@ -152,7 +156,7 @@ export class Source {
 
   /** The nodes inside of `node`: they follow it. */
   within(node: Node): Node[] {
-    const first = (this.#positions.get(node) ?? -1) + 1;
+    const first = (this.#positions.get(node) as number) + 1;
     let end = first;
     for (let each = this.nodes[end]; each && contains(node, each); each = this.nodes[end]) end++;
     return this.nodes.slice(first, end);
@@ -185,12 +189,12 @@ export class Source {
   nameOfFunction(node: AnyFunction): string {
     if (node.type !== 'ArrowFunctionExpression' && node.id) return node.id.name;
     const parent = this.parent(node);
-    if (parent?.type === 'VariableDeclarator' && parent.id.type === 'Identifier')
+    if (parent.type === 'VariableDeclarator' && parent.id.type === 'Identifier')
       return parent.id.name;
-    if (parent?.type === 'MethodDefinition' || parent?.type === 'PropertyDefinition')
+    if (parent.type === 'MethodDefinition' || parent.type === 'PropertyDefinition')
       return nameOf(parent.key);
-    if (parent?.type === 'Property') return nameOf(parent.key);
-    if (parent?.type === 'AssignmentExpression') {
+    if (parent.type === 'Property') return nameOf(parent.key);
+    if (parent.type === 'AssignmentExpression') {
       const { left } = parent;
       return left.type === 'MemberExpression' ? nameOf(left.property) : nameOf(left);
     }

@@ -69,10 +69,10 @@ function editRelease(
   const edits = [{ start: call.start, end: call.end, text }, ...asked];
   if (isSurelyText(source, value)) return edits;
   // Without a token the old code freed nothing.
-  const statement = source.parent(source.parent(call) as Node);
-  if (statement?.type !== 'ExpressionStatement') return undefined;
+  const statement = source.parent(source.parent(call));
+  if (statement.type !== 'ExpressionStatement') return undefined;
   const around = source.parent(statement);
-  if (around?.type === 'IfStatement' && source.textOf(around.test) === source.textOf(value))
+  if (around.type === 'IfStatement' && source.textOf(around.test) === source.textOf(value))
     return edits;
   const guard = `if (${source.textOf(value)}) `;
   return [{ start: statement.start, end: statement.start, text: guard }, ...edits];
@@ -99,10 +99,10 @@ type EditUse = (source: Source, node: Node) => Edit[] | undefined;
 /** Edits all places where the result of an awaited call is asked about. */
 function editUses(source: Source, call: CallExpression, edit: EditUse): Edit[] | undefined {
   const awaited = source.parent(call);
-  if (awaited?.type !== 'AwaitExpression') return undefined;
+  if (awaited.type !== 'AwaitExpression') return undefined;
   const holder = source.parent(awaited);
-  if (holder?.type === 'ExpressionStatement') return edit === editFreed ? [] : undefined;
-  if (holder?.type !== 'VariableDeclarator') return edit(source, awaited);
+  if (holder.type === 'ExpressionStatement') return edit === editFreed ? [] : undefined;
+  if (holder.type !== 'VariableDeclarator') return edit(source, awaited);
   if (holder.id.type !== 'Identifier' || holder.id.typeAnnotation) return undefined;
   const { name } = holder.id;
   const here = source.functionsOf(call).find(isFunction);
@@ -117,7 +117,7 @@ function editUses(source: Source, call: CallExpression, edit: EditUse): Edit[] |
 /** `=== 'OK'` asks for a lock that is not null. */
 function editTaken(source: Source, node: Node): Edit[] | undefined {
   const { outer, parent } = aroundOf(source, node);
-  if (parent?.type !== 'BinaryExpression') return asks(parent, outer) ? [] : undefined;
+  if (parent.type !== 'BinaryExpression') return asks(parent, outer) ? [] : undefined;
   const right = source.textOf(parent.right);
   if (parent.left !== outer || !/^[!=]==?$/.test(parent.operator)) return undefined;
   if (right === 'null') return [];
@@ -129,7 +129,7 @@ function editTaken(source: Source, node: Node): Edit[] | undefined {
 /** `=== 1` asks for what is now true. */
 function editFreed(source: Source, node: Node): Edit[] | undefined {
   const { outer, parent } = aroundOf(source, node);
-  if (parent?.type !== 'BinaryExpression') return asks(parent, outer) ? [] : undefined;
+  if (parent.type !== 'BinaryExpression') return asks(parent, outer) ? [] : undefined;
   if (parent.left !== outer) return undefined;
   const test = `${parent.operator} ${source.textOf(parent.right)}`;
   if (/^(===? 1|> 0|!==? 0)$/.test(test)) return [{ start: outer.end, end: parent.end, text: '' }];
@@ -138,22 +138,22 @@ function editFreed(source: Source, node: Node): Edit[] | undefined {
 }
 
 /** An expression with its parentheses, and what is around it. */
-function aroundOf(source: Source, node: Node): { outer: Node; parent: Node | undefined } {
+function aroundOf(source: Source, node: Node): { outer: Node; parent: Node } {
   let outer = node;
   for (;;) {
     const parent = source.parent(outer);
-    if (parent?.type !== 'ParenthesizedExpression') return { outer, parent };
+    if (parent.type !== 'ParenthesizedExpression') return { outer, parent };
     outer = parent;
   }
 }
 
 /** Whether an expression is only asked whether it is truthy. */
-function asks(parent: Node | undefined, node: Node): boolean {
-  if (parent?.type === 'UnaryExpression') return parent.operator === '!';
-  if (parent?.type === 'IfStatement' || parent?.type === 'ConditionalExpression')
+function asks(parent: Node, node: Node): boolean {
+  if (parent.type === 'UnaryExpression') return parent.operator === '!';
+  if (parent.type === 'IfStatement' || parent.type === 'ConditionalExpression')
     return parent.test === node;
   return (
-    parent?.type === 'CallExpression' &&
+    parent.type === 'CallExpression' &&
     parent.callee.type === 'Identifier' &&
     parent.callee.name === 'Boolean'
   );

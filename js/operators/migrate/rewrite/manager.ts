@@ -40,7 +40,7 @@ function siteInModule(source: Source, client: Node): Site | undefined {
     if (changesDatabase(standsFor(source, made.callee).source)) return undefined;
   }
   const parent = source.parent(declaration);
-  const at = parent?.type === 'ExportNamedDeclaration' ? parent : declaration;
+  const at = parent.type === 'ExportNamedDeclaration' ? parent : declaration;
   if (source.parent(at) !== source.program) return undefined;
   const server = (isOwn ? urlOf(source, made) : undefined) ?? source.textOf(client);
   const text = `\nconst locks = ${making(source, server)}`;

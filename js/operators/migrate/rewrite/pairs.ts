@@ -42,14 +42,14 @@ export function pairOf(source: Source, { acquire, form, releases }: HandLock): P
   const taken = takenBy(source, call);
   if (taken === undefined) return undefined;
   const block = source.parent(taken.leave);
-  if (block?.type !== 'BlockStatement') return undefined;
+  if (block.type !== 'BlockStatement') return undefined;
   const next = block.body.find((each) => each.start >= taken.leave.end);
   const freed = source.parent(withCatch(source, release.call));
-  const statement = freed === undefined ? undefined : source.parent(freed);
+  const statement = source.parent(freed);
   if (
     next?.type !== 'TryStatement' ||
-    freed?.type !== 'AwaitExpression' ||
-    statement?.type !== 'ExpressionStatement'
+    freed.type !== 'AwaitExpression' ||
+    statement.type !== 'ExpressionStatement'
   )
     return undefined;
   if (next.finalizer === null || !isIn(source, statement, next.finalizer)) return undefined;
@@ -69,11 +69,11 @@ export function pairOf(source: Source, { acquire, form, releases }: HandLock): P
 /** A call with the `.catch(…)` that follows it. */
 function withCatch(source: Source, call: Node): Node {
   const method = source.parent(call);
-  const outer = method === undefined ? undefined : source.parent(method);
+  const outer = source.parent(method);
   const isCaught =
-    method?.type === 'MemberExpression' &&
+    method.type === 'MemberExpression' &&
     nameOf(method.property) === 'catch' &&
-    outer?.type === 'CallExpression' &&
+    outer.type === 'CallExpression' &&
     outer.callee === method;
   return isCaught ? outer : call;
 }
@@ -82,24 +82,24 @@ function withCatch(source: Source, call: Node): Node {
 function isIn(source: Source, statement: Node, finalizer: Node): boolean {
   const block = source.parent(statement);
   if (block === finalizer) return true;
-  const inner = block === undefined ? undefined : source.parent(block);
+  const inner = source.parent(block);
   return (
-    inner?.type === 'TryStatement' && inner.block === block && source.parent(inner) === finalizer
+    inner.type === 'TryStatement' && inner.block === block && source.parent(inner) === finalizer
   );
 }
 
 /** `if ((await set(…)) !== 'OK') leave`, or `const taken = await set(…)` and the same by its name. */
 function takenBy(source: Source, call: Node): { statement: Node; leave: Node } | undefined {
   const awaited = source.parent(call);
-  if (awaited?.type !== 'AwaitExpression') return undefined;
+  if (awaited.type !== 'AwaitExpression') return undefined;
   const holder = source.parent(awaited);
-  if (holder?.type === 'VariableDeclarator' && holder.id.type === 'Identifier') {
+  if (holder.type === 'VariableDeclarator' && holder.id.type === 'Identifier') {
     const { name } = holder.id;
     const statement = source.parent(holder);
-    const block = statement === undefined ? undefined : source.parent(statement);
-    if (statement?.type !== 'VariableDeclaration' || statement.declarations.length !== 1)
+    const block = source.parent(statement);
+    if (statement.type !== 'VariableDeclaration' || statement.declarations.length !== 1)
       return undefined;
-    if (block?.type !== 'BlockStatement' || holder.id.typeAnnotation) return undefined;
+    if (block.type !== 'BlockStatement' || holder.id.typeAnnotation) return undefined;
     const leave = block.body.find((each) => each.start >= statement.end);
     const uses = source.nodes.filter((each) => each.type === 'Identifier' && each.name === name);
     if (leave === undefined || uses.length !== 2) return undefined;
@@ -137,8 +137,8 @@ function onlyValue(
   if (value?.type !== 'Identifier') return undefined;
   const made = source.resolve(value);
   const declarator = source.parent(made);
-  const declaration = declarator === undefined ? undefined : source.parent(declarator);
-  if (declaration?.type !== 'VariableDeclaration' || declaration.declarations.length !== 1)
+  const declaration = source.parent(declarator);
+  if (declaration.type !== 'VariableDeclaration' || declaration.declarations.length !== 1)
     return undefined;
   const here = source.functionOf(declaration);
   const uses = source.nodes.filter(

@@ -106,7 +106,7 @@ function countsOf(source: Source): Map<string, number> {
 /** `import { a }` has the name twice in the tree, for the module and for the file. */
 function importShare(source: Source, node: Parameters<Source['parent']>[0]): number {
   const parent = source.parent(node);
-  return parent?.type === 'ImportSpecifier' && parent.imported === node && parent.local !== node
+  return parent.type === 'ImportSpecifier' && parent.imported === node && parent.local !== node
     ? 0
     : 1;
 }

@@ -25,9 +25,9 @@ function isIgnored(source: Source, call: CallExpression): boolean {
   // A callback by a name may check it.
   if (call.arguments.slice(2).some((each) => isCallback(source, each))) return false;
   const parent = source.parent(call);
-  const outer = parent?.type === 'AwaitExpression' ? source.parent(parent) : parent;
-  if (outer?.type === 'ExpressionStatement') return true;
-  if (outer?.type !== 'VariableDeclarator' || outer.id.type !== 'Identifier') return false;
+  const outer = parent.type === 'AwaitExpression' ? source.parent(parent) : parent;
+  if (outer.type === 'ExpressionStatement') return true;
+  if (outer.type !== 'VariableDeclarator' || outer.id.type !== 'Identifier') return false;
   return usesOf(source, source.functionOf(call) ?? source.program, outer.id.name) < 2;
 }
 
