@@ -172,6 +172,17 @@ test('a lock of the common form becomes tryAcquire, with the line ends of the fi
   assert.deepEqual((await reportOf(folder)).found, []);
 });
 
+test('a name of the new code may be that of a property', async () => {
+  const folder = folderOf({
+    'a.mjs': OLD.replace('await fn()', 'await fn({ lock: key, locks: 1 })'),
+  });
+  await migrates(folder, '--write');
+  assert.equal(
+    read(folder, 'a.mjs'),
+    NEW.replace('await fn()', 'await fn({ lock: key, locks: 1 })'),
+  );
+});
+
 test('what the old code did with an error of the release stays', async () => {
   const free = '    await redis.eval(RELEASE, 1, key, token);';
   const caught = '    await redis.eval(RELEASE, 1, key, token).catch(() => undefined);';
@@ -276,6 +287,8 @@ test('another form stays, with the code to paste', async () => {
     'maybe-tried.mjs': FREE_WHERE(
       `if (done) {\n      try {\n        ${FREE}\n      } catch {}\n    }`,
     ),
+    'used-as-a-value.mjs': OLD.replace('return await fn();', 'return await fn({ lock: lock });'),
+    'used-as-a-key.mjs': OLD.replace('return await fn();', 'return await fn({ [lock]: 1 });'),
     'freed-at-last.mjs': FREE_WHERE(`try {\n      done();\n    } finally {\n      ${FREE}\n    }`),
   };
   const folder = folderOf(forms);

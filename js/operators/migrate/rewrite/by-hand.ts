@@ -2,7 +2,7 @@
 
 import type { Commands, HandLock } from '../find/key-command.js';
 import { sameKey } from '../find/keys.js';
-import { nameOf, paramsOf, type Source } from '../find/source.js';
+import { paramsOf, type Source } from '../find/source.js';
 import { apartOf } from './apart.js';
 import type { Edit } from './edits.js';
 import { changesDatabase, importOf, type Site } from './manager.js';
@@ -72,9 +72,12 @@ function isFree(source: Source, name: string): boolean {
   return !source.nodes.some((node) => {
     if (node.type !== 'Identifier' || node.name !== name) return false;
     const parent = source.parent(node);
-    if (parent?.type === 'MemberExpression') return parent.object === node || parent.computed;
-    if (parent?.type === 'MethodDefinition' || parent?.type === 'PropertyDefinition')
-      return parent.key !== node;
-    return parent?.type !== 'Property' || parent.shorthand || nameOf(parent.key) !== name;
+    if (parent.type === 'MemberExpression') return parent.object === node || parent.computed;
+    if (parent.type === 'Property' && parent.shorthand) return true;
+    const isMember =
+      parent.type === 'MethodDefinition' ||
+      parent.type === 'PropertyDefinition' ||
+      parent.type === 'Property';
+    return !isMember || parent.key !== node || parent.computed;
   });
 }
