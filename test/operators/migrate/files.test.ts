@@ -53,6 +53,23 @@ test('if one file cannot be written, none changes, and the report says why', asy
   assert.match(text, /^Changed 3 files: a\.mjs, b\/closed\.mjs, c\.mjs\.$/m);
 });
 
+/** Only the superuser may give a folder files of several users. */
+const superuser = { skip: process.getuid?.() !== 0 };
+
+test('a file that cannot be replaced is told, and leaves no draft', superuser, async () => {
+  const folder = folderOf({ 'a.mjs': OLD });
+  // Anybody may add files to it, and replace only their own.
+  chmodSync(folder, 0o1777);
+  const { code, stdout } = await migratesAs(folder, ['--write', '--json'], { uid: 65_534 });
+  const { changed, unchanged } = JSON.parse(stdout) as Report;
+  assert.deepEqual([code, changed], [NOT_WRITTEN, []]);
+  assert.deepEqual(
+    unchanged.map(({ path, reason }) => `${path} ${/^[A-Z]+/.exec(reason)?.[0]}`),
+    ['a.mjs EPERM'],
+  );
+  assertUntouched(folder, { 'a.mjs': OLD });
+});
+
 test('a file that the disk has no room for stays whole, as do the others', async () => {
   const files = { 'a.mjs': OLD, 'long.mjs': `${OLD}// ${'x'.repeat(100_000)}\n` };
   const folder = folderOf(files);

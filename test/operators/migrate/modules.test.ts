@@ -235,6 +235,37 @@ for (const [what, [line, files]] of Object.entries(UNSURE)) {
   });
 }
 
+test('a module that TypeScript requires is one, and a part of a namespace is none', async () => {
+  const folder = folderOf({
+    'store.ts': `${CLIENT}export const open = () => made;\n`,
+    'job.ts': `import store = require('./store');\nimport Kept = store.open;\nconst own = store.open();\n${LOCK.replaceAll('kv', 'own')}`,
+    'part.ts': `import store = require('./store');\nimport kv = store.open;\n${LOCK}`,
+  });
+  const { found, unread } = await reportOf(folder);
+  assert.deepEqual(
+    [found.map(({ path, locks }) => [path, locks[0]?.rewritten]), unread],
+    [
+      [
+        ['job.ts', true],
+        ['part.ts', false],
+      ],
+      [],
+    ],
+  );
+});
+
+test('files that hand on what each other hands on tell nothing, and are read', async () => {
+  for (const what of ['{ kv }', '*', '{ kv as default, default as kv }']) {
+    const folder = folderOf({
+      'a.js': `export ${what} from './b.js';\n`,
+      'b.js': `export ${what} from './a.js';\n`,
+      'job.js': `import { kv } from './a.js';\n${LOCK}`,
+    });
+    const { found, changed, unread } = await reportOf(folder, '--write');
+    assert.deepEqual([found.length, changed, unread], [1, [], []], what);
+  }
+});
+
 /** A look and a write, which count only if they go to Redis. */
 const LOOKS = `export async function take(seat) {
   const key = 'seat-lock:' + seat;

@@ -91,6 +91,28 @@ test('code that a drop-in does not run stays, and the report says why', async ()
   }
 });
 
+test('a function that is named like a method of a package is no use of it', async () => {
+  const folder = folderOf({
+    'a.js':
+      "import { Mutex } from 'redis-semaphore';\nexport const mutex = (c) => new Mutex(c, 'a');\nasync function f() {\n  await acquire();\n  await work();\n  await release();\n}\n",
+  });
+  const { found } = await reportOf(folder);
+  assert.deepEqual(
+    found[0]?.locks.map(({ by, findings }) => [by, findings]),
+    [['redis-semaphore', []]],
+  );
+});
+
+test('a package.json that is no JSON names no package: the one above it does', async () => {
+  const folder = folderOf({
+    'package.json': REDLOCK,
+    'lib/package.json': '{ "dependencies": ',
+    'lib/a.js': "import Redlock from 'redlock';\n",
+  });
+  const { changed } = await reportOf(folder, '--write');
+  assert.deepEqual(changed, ['lib/a.js', 'package.json']);
+});
+
 test('code that a drop-in runs moves', async () => {
   for (const [name, code] of MOVES) {
     const folder = folderOf({

@@ -242,6 +242,31 @@ test('the value of the old lock stays where other code needs it, or stands on it
   }
 });
 
+test('of two functions each loses the value that only its old lock needed', async () => {
+  const other = OLD.slice(OLD.indexOf('export async')).replace('withLock', 'withOther');
+  const second = other.replaceAll('taken', 'got').replaceAll('key', 'place');
+  const folder = folderOf({ 'a.mjs': OLD + second });
+  await migrates(folder, '--write');
+  const renamed = NEW.slice(NEW.indexOf('export async')).replace('withLock', 'withOther');
+  assert.equal(read(folder, 'a.mjs'), NEW + renamed.replaceAll('key', 'place'));
+});
+
+test('a value that the caller gives stays, as does what the old code never used', async () => {
+  const given = OLD.replace('  const token = randomUUID();\n', '').replace(
+    '(key, fn)',
+    '(key, token, fn)',
+  );
+  const text = given.replace('const RELEASE', "const UNUSED = 'kept';\nlet later;\nconst RELEASE");
+  const folder = folderOf({ 'a.mjs': text });
+  await migrates(folder, '--write');
+  const written = read(folder, 'a.mjs');
+  assert.match(
+    written,
+    /withLock\(key, token, fn\) {\n {2}const lock = await locks\.tryAcquire\(key,/,
+  );
+  assert.match(written, /^const UNUSED = 'kept';\nlet later;\n/m);
+});
+
 test('the old code by hand of docs/migration.md is rewritten', async () => {
   const page = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
   const code = /^```js before\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
@@ -287,6 +312,8 @@ test('another form stays, with the code to paste', async () => {
     'maybe-tried.mjs': FREE_WHERE(
       `if (done) {\n      try {\n        ${FREE}\n      } catch {}\n    }`,
     ),
+    'freed-then.mjs': FREE_WHERE(FREE.replace(');', ').then(log);')),
+    'two-names.mjs': OLD.replace("'NX');", "'NX'),\n    began = 1;"),
     'used-as-a-value.mjs': OLD.replace('return await fn();', 'return await fn({ lock: lock });'),
     'used-as-a-key.mjs': OLD.replace('return await fn();', 'return await fn({ [lock]: 1 });'),
     'freed-at-last.mjs': FREE_WHERE(`try {\n      done();\n    } finally {\n      ${FREE}\n    }`),
