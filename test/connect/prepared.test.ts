@@ -37,6 +37,31 @@ test('the login of the options goes before that of the URL', () => {
   assert.deepEqual(login({ username: 'u', password: 'p' }), ['u', 'p']);
 });
 
+test('what gives no credentials is refused in their place', () => {
+  const place = 'redis://127.0.0.1:1';
+  const gives = () => ({ password: 'secret' });
+  for (const credentials of [
+    null,
+    'secret',
+    {},
+    { type: 'async-credentials-provider' },
+    { type: 'streaming-credentials-provider' },
+    { type: 'streaming-credentials-provider', credentials: gives },
+    { type: 'async-credentials-provider', subscribe: gives },
+    { credentials: gives, subscribe: gives },
+  ])
+    assert.throws(() => prepare(place, { credentials }), {
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: /credentials must be a function, or a credentialsProvider of node-redis/,
+    });
+  for (const credentials of [
+    gives,
+    { type: 'async-credentials-provider', credentials: gives },
+    { type: 'streaming-credentials-provider', subscribe: gives },
+  ])
+    assert.doesNotThrow(() => prepare(place, { credentials }));
+});
+
 test('the servers of a Cluster may be given by their parts; the first has the login of all', () => {
   const first = { host: '::1', username: 'user', password: 'secret', tls: true };
   const { cluster, username, password, tls } = prepare({
