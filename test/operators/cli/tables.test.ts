@@ -84,6 +84,9 @@ test('the widest cell gives its middle first, a letter for each column that lack
   // Then both in turn, to fourteen letters.
   assert.deepEqual(cells(47), ['abcdefg…nopqrst', HOLDER, '7', '9.5s']);
   assert.deepEqual(cells(44), ['abcdefg…opqrst', '0123456…012345', '7', '9.5s']);
+  onTerminal(37);
+  const late = table(['A', 'B'], [[HOLDER, NAME]], { shorten: ['A', 'B'], leave: [] });
+  assert.equal(late[1], `${HOLDER}  abcdefghi…lmnopqrst`, 'wherever the widest stands');
 });
 
 test('columns leave in their order where the shortest form of the others does not fit', () => {
