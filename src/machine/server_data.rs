@@ -280,4 +280,227 @@ mod tests {
         assert!(read(16_000_000, 14_000_000), "ten seconds ago");
         assert!(!read(17_000_000, 15_000_000), "it runs, from where it was set");
     }
+
+    const YEAR_US: u64 = 365 * 24 * 3_600 * 1_000_000;
+
+    fn at(us: u64) -> Mono {
+        Mono::from_micros(us)
+    }
+
+    fn time(us: u64) -> ServerTime {
+        ServerTime::from_micros(us)
+    }
+
+    fn show(data: &mut ServerData, replication_id: &str, us: u64) -> bool {
+        let replication_id = Some(replication_id.to_owned());
+        data.learn(ServerProbe { replication_id, time: time(us), uptime: None })
+    }
+
+    #[test]
+    fn a_fence_may_follow_a_counter_between_the_epoch_and_a_year_ahead_of_the_clock() {
+        let mut data = ServerData { epoch: time(1_000), ..ServerData::default() };
+        let is_followed_up_to = |data: &ServerData, now_us, clock_us: u64| {
+            let follows = |before| data.may_follow(at(now_us), before);
+            let most = clock_us + YEAR_US;
+            assert_eq!([999, 1_000].map(follows), [false, true]);
+            assert_eq!([most, most + 1].map(follows), [true, false], "the clock shows {clock_us}");
+        };
+        is_followed_up_to(&data, 7, 1_000);
+        data.connected(at(10), time(5_000));
+        is_followed_up_to(&data, 30, 5_020);
+        data.compare_clocks(at(45), at(40), time(9_000));
+        is_followed_up_to(&data, 60, 9_020);
+    }
+
+    #[test]
+    fn fences_below_the_first_time_of_a_history_are_outdated() {
+        let mut data = ServerData::default();
+        assert!(!data.is_outdated(0), "nothing is known");
+        assert!(show(&mut data, "one", 70));
+        data.number = 1;
+        assert!(!show(&mut data, "one", 80), "no change");
+        assert_eq!([69, 70].map(|fence| data.is_outdated(fence)), [true, false]);
+        assert!(show(&mut data, "two", 90));
+        assert_eq!((data.epoch, data.is_outdated(89)), (time(90), true));
+        assert!(show(&mut data, "one", 95));
+        assert_eq!((data.epoch, data.is_outdated(70)), (time(70), false), "it is known again");
+    }
+
+    #[test]
+    fn without_a_replication_id_each_later_time_raises_the_epoch_alone() {
+        let mut data = ServerData::default();
+        let mut learn = |us| {
+            let changed =
+                data.learn(ServerProbe { replication_id: None, time: time(us), uptime: None });
+            data.number = 1;
+            (changed, data.epoch.as_micros(), data.is_outdated(0))
+        };
+        assert_eq!(learn(9), (true, 9, false), "the first look");
+        assert_eq!(learn(7), (false, 9, false));
+        assert_eq!(learn(12), (false, 12, false));
+    }
+
+    #[test]
+    fn an_epoch_that_stands_for_the_clock_does_not_return_with_an_earlier_history() {
+        let mut data = ServerData { denies_clock: true, ..ServerData::default() };
+        for (replication_id, us, epoch_us) in [("one", 5, 5), ("two", 9, 9), ("one", 12, 9)] {
+            show(&mut data, replication_id, us);
+            assert_eq!(data.epoch, time(epoch_us), "{replication_id} at {us}");
+        }
+    }
+
+    #[test]
+    fn as_many_histories_are_remembered_as_there_is_room_for() {
+        let mut data = ServerData::default();
+        for us in 1..=IDS_KEPT as u64 {
+            show(&mut data, &us.to_string(), us);
+        }
+        show(&mut data, "1", 1_000);
+        assert_eq!(data.epoch, time(1), "the oldest is known");
+        show(&mut data, "one more", 2_000);
+        assert_eq!(data.epoch, time(2_000));
+        show(&mut data, "1", 3_000);
+        assert_eq!(data.epoch, time(3_000), "it made room");
+    }
+
+    #[test]
+    fn a_server_is_looked_at_once_a_second_and_ahead_of_each_fence_while_it_is_suspect() {
+        let mut data = ServerData::default();
+        data.connected(at(5), time(0));
+        let second_us = 1_000_000;
+        assert!(!data.probe_due(at(4 + second_us), true));
+        assert!(data.probe_due(at(5 + second_us), false));
+        assert!(!data.probe_due(at(4 + 2 * second_us), true), "it counts from the last look");
+        data.suspect = true;
+        assert!(!data.probe_due(at(4 + 2 * second_us), false));
+        assert!(data.probe_due(at(4 + 2 * second_us), true));
+        assert!(data.probe_due(at(4 + 2 * second_us), true), "each time");
+        assert!(!data.probe_due(at(3 + 3 * second_us), false));
+    }
+
+    #[test]
+    fn the_fast_paths_need_what_the_server_allows() {
+        let all = |refuses_plain_commands, denies_clock, refuses_several| {
+            let data = ServerData {
+                refuses_plain_commands,
+                denies_clock,
+                refuses_several,
+                ..ServerData::default()
+            };
+            let of = [Mode::Exclusive, Mode::SHARED].map(|mode| data.has_fast_path(mode));
+            (of, data.has_fast_path_for_several())
+        };
+        assert_eq!(all(false, false, false), ([true, true], true));
+        assert_eq!(all(true, false, false), ([false, false], false));
+        assert_eq!(all(false, true, false), ([true, false], true));
+        assert_eq!(all(false, false, true), ([true, true], false));
+    }
+
+    /// A clock that runs slower by one part in a hundred is not set back.
+    #[test]
+    fn a_clock_is_set_back_that_shows_less_than_it_could() {
+        let is_set_back = |shows_us: u64| {
+            let mut data = ServerData::default();
+            data.connected(at(0), time(1_000_000));
+            // A late answer, read somewhere on the way: it shows no more than is known.
+            data.compare_clocks(at(200_000), at(100_000), time(1_100_000));
+            assert!(!data.is_set_back(at(200_000)));
+            data.compare_clocks(at(200_000), at(200_000), time(shows_us));
+            data.is_set_back(at(200_000))
+        };
+        assert!(!is_set_back(1_198_000));
+        assert!(is_set_back(1_197_999));
+    }
+
+    #[test]
+    fn a_clock_that_shows_the_most_counts_from_then_on() {
+        let is_set_back = |shows_us: u64| {
+            let mut data = ServerData::default();
+            data.compare_clocks(at(0), at(0), time(1_000_000));
+            data.compare_clocks(at(1_000), at(1_000), time(3_000_000));
+            data.compare_clocks(at(101_000), at(101_000), time(shows_us));
+            data.is_set_back(at(101_000))
+        };
+        assert!(!is_set_back(3_099_000));
+        assert!(is_set_back(3_098_999));
+    }
+
+    #[test]
+    fn a_new_connection_knows_no_clock_that_was_set_back() {
+        let mut data = ServerData::default();
+        data.compare_clocks(at(0), at(0), time(1_000_000));
+        data.compare_clocks(at(1), at(1), time(5));
+        assert!(data.is_set_back(at(1)));
+        data.connected(at(2), time(6));
+        assert!(!data.is_set_back(at(2)));
+        assert_eq!((data.local_time(at(2), time(6)), data.server_time(at(2))), (None, None));
+        data.compare_clocks(at(3), at(3), time(5));
+        assert!(data.is_set_back(at(3)), "it is compared with the first reading");
+    }
+
+    #[test]
+    fn a_time_of_the_server_is_dated_ahead_by_what_the_clocks_may_have_drifted_apart() {
+        let mut data = ServerData::default();
+        assert_eq!(data.local_time(at(0), time(1)), None);
+        data.compare_clocks(at(20_000), at(10_000), time(500_000));
+        let local = |now_us, time_us| data.local_time(at(now_us), time(time_us));
+        assert_eq!(local(20_000, 500_000), Some(at(10_000)));
+        assert_eq!(local(20_000, 501_000), Some(at(11_000 - 10)));
+        assert_eq!(local(20_000, 499_000), Some(at(9_000 - 10)));
+        assert_eq!(local(20_000, 480_000), None, "before the clock began");
+        let last_us = 10_000 + 10_000_000;
+        assert_eq!(local(last_us, 500_000), Some(at(10_000)));
+        assert_eq!(local(last_us + 1, 500_000), None, "the comparison is too old");
+    }
+
+    #[test]
+    fn the_least_delayed_reading_tells_the_time() {
+        let mut data = ServerData::default();
+        assert_eq!((data.server_time(at(5)), data.shown_time(at(5))), (None, None));
+        data.connected(at(10), time(1_000));
+        assert_eq!(data.server_time(at(15)), None, "the greeting orders no callers");
+        assert_eq!(data.shown_time(at(15)), Some(time(1_005)));
+        let shows = |data: &ServerData, us, shown| {
+            assert_eq!(data.server_time(at(us)), Some(time(shown)));
+            assert_eq!(data.shown_time(at(us)), Some(time(shown)));
+        };
+        data.compare_clocks(at(40), at(20), time(1_030));
+        shows(&data, 50, 1_060);
+        data.compare_clocks(at(80), at(50), time(1_065));
+        shows(&data, 70, 1_080);
+        data.compare_clocks(at(90), at(80), time(1_088));
+        shows(&data, 100, 1_108);
+        // A thousandth of the time since may be drift.
+        data.compare_clocks(at(10_100), at(10_080), time(11_098));
+        shows(&data, 10_080, 11_098);
+        data.compare_clocks(at(20_100), at(20_080), time(21_109));
+        shows(&data, 20_080, 21_098);
+    }
+
+    #[test]
+    fn a_counter_outruns_the_clock_by_more_than_a_tenth_of_a_second() {
+        let mut data = ServerData::default();
+        data.issued(u64::MAX - 1);
+        assert!(!data.has_outrun_clock(at(0)), "no clock is known");
+        let mut data = ServerData::default();
+        data.connected(at(10), time(1_000));
+        for (fence, has_outrun) in [(101_005, false), (101_006, true), (5, true)] {
+            data.issued(fence);
+            assert_eq!(data.has_outrun_clock(at(15)), has_outrun, "{fence}");
+        }
+        assert!(!data.has_outrun_clock(at(16)), "the clock follows");
+    }
+
+    #[test]
+    fn a_fence_from_the_future_is_more_than_a_ms_ahead_of_the_clock() {
+        let mut data = ServerData::default();
+        let is_from_it =
+            |data: &ServerData, now_us, fence| data.is_from_the_future(at(now_us), fence);
+        assert!(is_from_it(&data, 0, 1) && !is_from_it(&data, 0, 0), "no clock is known");
+        data.compare_clocks(at(20), at(10), time(500_000));
+        for (now_us, most) in [(10, 501_000), (10_010, 500_000 + 10_000 + 100 + 1_000)] {
+            assert!(!is_from_it(&data, now_us, most), "{now_us}");
+            assert!(is_from_it(&data, now_us, most + 1), "{now_us}");
+        }
+    }
 }
