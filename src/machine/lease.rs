@@ -8,6 +8,8 @@
 //! it is held, for a server that has lost the lock grants it to others.
 
 mod renewal;
+#[cfg(test)]
+mod tests;
 mod tracking;
 
 use super::boxed_map::BoxedMap;
