@@ -7,6 +7,7 @@ mod campaign;
 mod cluster;
 mod cluster_faults;
 mod cluster_servers;
+mod components;
 mod connection;
 mod corners;
 mod defects;
