@@ -41,6 +41,7 @@ mod quorum_process;
 mod quorum_server;
 mod quorum_watch;
 mod renewal;
+mod script_effects;
 mod scripted;
 mod server;
 mod share_handoff;
