@@ -27,6 +27,8 @@ const QUICKLY = {
   CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
 };
 const FEATURES = ['--no-default-features', '--features', 'core'];
+/** The code of the addon, and that of the unit tests: either has parts that the other lacks. */
+const CHECKED = [[], ['--tests', ...FEATURES]];
 
 /** All mistakes of Rust and Lua: `{ number, file, line, kind, was, becomes, span, switch }`. */
 export function findMistakes() {
@@ -93,8 +95,10 @@ function refuse(mistakes) {
     }
     const numbers = mistakes.filter((each) => !refused.has(each)).map(({ number }) => number);
     const places = make(['write', ROOT, CORE], JSON.stringify(numbers));
-    const checked = cargo(CORE, ['check', '--message-format=json'], { mayFail: true });
-    const errors = messages(checked).filter(({ message }) => message?.level === 'error');
+    const errors = CHECKED.flatMap((flags) => {
+      const checked = cargo(CORE, ['check', ...flags, '--message-format=json'], { mayFail: true });
+      return messages(checked).filter(({ message }) => message?.level === 'error');
+    });
     if (errors.length === 0) return [...refused];
     const found = new Set(errors.flatMap(({ message }) => placesOf(message, places)));
     if (found.size === 0) throw new Error(errors[0].message.rendered);
