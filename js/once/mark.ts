@@ -86,7 +86,9 @@ export class Mark {
       if (!wasMarked) await held?.release().catch(() => {});
       else if (lock.held) {
         this.#value = value;
-        await this.#write(found, true).catch(() => {});
+        await this.#write(found, true)
+          .then((earlier) => earlier.expireIn(slot.keep))
+          .catch(() => {});
       }
       throw error;
     }

@@ -11,7 +11,7 @@ import { FaultProxy } from '../support/proxy.js';
 import { serverOfFile } from '../support/server-of-file.js';
 import { until } from '../support/wait.js';
 
-const { LockLostError } = holdfast;
+const { LockLostError, LockConnectionError } = holdfast;
 const { CronPlan } = require('../../../dist/internals.js') as { CronPlan: Plans };
 const [SECOND, MINUTE, HOUR] = [1_000, 60_000, 3_600_000];
 
@@ -399,6 +399,45 @@ test('a mark from before the clock was set back keeps no slot', async () => {
   // One that is a little ahead may be that of a server whose clock was.
   await server.admin.set('lock:once:near@', markAt(Date.now() + 20 * SECOND), 'PX', 600_000);
   assert.equal((await locks.runOnce('near', options, () => assert.fail())).ran, false);
+});
+
+test('a mark that the server does not confirm before the body gives way to that of the time before', async (t) => {
+  const proxy = await FaultProxy.start(server.port);
+  t.after(() => proxy.stop());
+  const locks = await connect(proxy.url, { commandTimeout: 300 });
+  const before = markAt(0);
+  await server.admin.set('lock:once:job@', before, 'PX', 600_000);
+  await (await locks.acquire('warm')).release();
+  const mark = () => server.admin.get('lock:once:job@');
+  proxy.onRequest = (chunk) => {
+    proxy.loseReplies ||= chunk.includes(`done@${new Date().getUTCFullYear()}`);
+  };
+  const options = { cron: '0 0 1 * *', keep: 600_000 };
+  const refused = locks.runOnce('job', options, () => assert.fail());
+  refused.catch(() => {});
+  await until(async () => (await mark()) !== before, 'the new mark');
+  const { accepted } = proxy;
+  await until(() => proxy.accepted > accepted, 'another connection');
+  proxy.onRequest = undefined;
+  proxy.loseReplies = false;
+  proxy.cut();
+  await assert.rejects(refused, LockConnectionError);
+  assert.equal(await mark(), before);
+  assert.equal(locks.stats().held, 0);
+  const { ran } = await locks.runOnce('job', options, () => 1);
+  assert.ok(ran);
+});
+
+test('a mark of a later time that is written meanwhile is left, and keeps no result of this one', async () => {
+  const locks = await connect(server.url);
+  const options = { cron: '* * * * * *', keepResult: true, retry: true };
+  const later = markAt(Date.now() + 20 * SECOND);
+  const run = await locks.runOnce('job', options, async () => {
+    await server.admin.set('lock:once:job@', later, 'PX', 600_000);
+    return 7;
+  });
+  assert.ok(run.ran && run.value === 7);
+  assert.equal(await server.admin.get('lock:once:job@'), later);
 });
 
 for (const retry of [false, true]) {
