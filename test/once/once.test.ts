@@ -447,6 +447,47 @@ for (const [what, take] of Object.entries({
   });
 }
 
+for (const keepResult of [false, true]) {
+  test(`a mark that is there after the body is completed, and only if it lacks the result; keepResult: ${keepResult}`, async () => {
+    const locks = await connect(server.url);
+    await locks.runOnce('other', { slot: 's' }, () => 1);
+    const written = `${await server.admin.get('lock:once:other@s')}`;
+    const options = { slot: 's', retry: true, keepResult };
+    const run = await locks.runOnce('job', options, async () => {
+      await server.admin.set('lock:once:job@s', written, 'PX', 60_000);
+      return 7;
+    });
+    assert.ok(run.ran);
+    const left = `${await server.admin.get('lock:once:job@s')}`;
+    if (keepResult) assert.match(left, / done 7$/);
+    else assert.equal(left, written);
+    const told = await locks.runOnce('job', options, () => assert.fail());
+    assert.deepEqual(told, { ...DONE, ...(keepResult ? { value: 7 } : {}) });
+  });
+}
+
+test('while a body with retry runs, its slot is held as long as the lock would be, and not as a slot that is done', async () => {
+  const locks = await connect(server.url, { linger: 3_000 });
+  for (const { ttl, keep, most } of [
+    { ttl: 20_000, keep: 60_000, most: 20_000 },
+    { ttl: 20_000, keep: 5_000, most: 5_000 },
+  ]) {
+    const options = { slot: `${keep}`, retry: true, ttl, keep, label: 'invoices' };
+    const { held } = locks.stats();
+    await locks.runOnce('job', options, async () => {
+      const [slot] = (await locks.query({ name: `once:job@${keep}` })).held;
+      assert.ok(slot !== undefined);
+      assert.deepEqual([slot.state, slot.label, slot.mode], ['held', 'invoices', 'exclusive']);
+      const left = slot.ttl ?? 0;
+      assert.ok(left > most / 2 && left <= most, `${left}`);
+    });
+    const [done] = (await locks.query({ name: `once:job@${keep}` })).held;
+    assert.equal(done?.state, 'done');
+    assert.ok((done?.ttl ?? 0) > keep / 2 && (done?.ttl ?? 0) <= keep, `${done?.ttl}`);
+    assert.equal(locks.stats().held, held);
+  }
+});
+
 describe('a mark that is lost on its way', () => {
   for (const options of [
     { keepResult: true },
