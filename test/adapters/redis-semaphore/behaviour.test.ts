@@ -39,6 +39,15 @@ for (const name of [OLD, NEW]) {
         'acquiredExternally=true meanless without custom identifier',
       ],
     ];
+    const external = { externallyAcquiredIdentifier: 'job 1' };
+    for (const given of [
+      { identifier: 'job 1' },
+      { identifier: 'job 1', acquiredExternally: true },
+    ]) {
+      const make = () => new Mutex(own, 'a', { ...external, ...given } as object);
+      wrong.push([make, 'Invalid usage. Use custom identifier and acquiredExternally: true']);
+    }
+    assert.ok(new Mutex(own, 'a', external));
     for (const [make, message] of wrong) assert.throws(make, { name: 'Error', message });
     assert.deepEqual(rest.defaultTimeoutOptions, {
       lockTimeout: 10_000,

@@ -3,7 +3,13 @@
 import assert from 'node:assert/strict';
 import { getEventListeners, once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { LockLostError, LockManager, LockServerError, LockTimeoutError } from 'holdfast';
+import {
+  LockConnectionError,
+  LockLostError,
+  LockManager,
+  LockServerError,
+  LockTimeoutError,
+} from 'holdfast';
 import {
   LostLockError,
   Mutex,
@@ -235,5 +241,205 @@ test(
     isHeld = false;
     await until(() => !mutex.isAcquired, 'the loss');
     assert.ok(told.length === 1 && told[0] instanceof LostLockError);
+  },
+);
+
+const unreachable = () => new LockConnectionError('no server answers');
+
+/** A mutex of three servers, of whose requests the first `failures` find no majority. */
+function ofMajority(t: TestContext, failures: number, options: object) {
+  let left = failures;
+  const asked = replace(t, 'acquirePrepared', (own) => {
+    left -= 1;
+    return left < 0 ? own() : Promise.reject(unreachable());
+  });
+  const several = three.servers.map((each) => client(each));
+  return { mutex: new RedlockMutex(several, 'majority', options), asked };
+}
+
+test(
+  'a lock of three servers asks them again while no majority can be reached',
+  limited,
+  async (t) => {
+    const { mutex, asked } = ofMajority(t, 2, { retryInterval: 30, acquireTimeout: 20_000 });
+    const began = performance.now();
+    assert.equal(await mutex.tryAcquire(), true);
+    const elapsed = performance.now() - began;
+    assert.ok(elapsed >= 55, 'it did not wait between its attempts');
+    const waits = asked.mock.calls.map((call) => (call.arguments[1] as { wait: number }).wait);
+    assert.equal(waits.length, 3);
+    const spent = waits.map((wait) => 20_000 - wait);
+    // Each attempt has what those before have left, in whole ms.
+    assert.equal(spent[0], 0);
+    assert.ok((spent[1] ?? 0) >= 25 && (spent[2] ?? 0) >= 55, `${spent}`);
+    assert.ok((spent[2] ?? 0) <= elapsed, `${spent} of ${elapsed}`);
+    await mutex.release();
+  },
+);
+
+test('without a majority the attempts and the time of a caller end', limited, async (t) => {
+  const none = Number.POSITIVE_INFINITY;
+  for (const acquireAttemptsLimit of [1, 3]) {
+    const options = { acquireAttemptsLimit, retryInterval: 1 };
+    const { mutex, asked } = ofMajority(t, none, options);
+    assert.equal(await mutex.tryAcquire(), false);
+    assert.equal(asked.mock.callCount(), acquireAttemptsLimit);
+    await assert.rejects(
+      mutex.acquire(),
+      ({ cause }: Error) => cause instanceof LockConnectionError,
+    );
+    asked.mock.restore();
+  }
+  const { mutex, asked } = ofMajority(t, none, { acquireTimeout: 150, retryInterval: 20 });
+  assert.equal(await mutex.tryAcquire(), false);
+  const count = asked.mock.callCount();
+  assert.ok(count > 1 && count < 12, `${count} attempts`);
+});
+
+test('a signal ends the attempts to reach a majority', limited, async (t) => {
+  const options = { retryInterval: 60_000, acquireAttemptsLimit: 2, acquireTimeout: 100_000 };
+  const { mutex, asked } = ofMajority(t, 2, options);
+  const abort = new AbortController();
+  const waiting = mutex.tryAcquire(abort.signal);
+  await until(() => asked.mock.callCount() === 1, 'the first attempt');
+  const reason = new Error('no longer wanted');
+  setImmediate(() => abort.abort(reason));
+  await assert.rejects(waiting, reason);
+  assert.equal(asked.mock.callCount(), 1);
+});
+
+test('what a majority refuses is not asked for again', limited, async (t) => {
+  const refusal = new LockServerError('not allowed', 'NOPERM', undefined, undefined);
+  const asked = replace(t, 'acquirePrepared', () => Promise.reject(refusal));
+  const several = three.servers.map((each) => client(each));
+  await assert.rejects(new RedlockMutex(several, 'refused').tryAcquire(), refusal);
+  assert.equal(asked.mock.callCount(), 1);
+});
+
+test('without patience or attempts nobody is asked, and the error says so', limited, async (t) => {
+  const asked = replace(t, 'acquirePrepared', (own) => own());
+  for (const options of [{ acquireTimeout: 0 }, { acquireAttemptsLimit: 0 }]) {
+    const mutex = new Mutex(client(), 'never', options);
+    assert.equal(await mutex.tryAcquire(), false);
+    await assert.rejects(mutex.acquire(), ({ cause }: Error) => {
+      assert.match((cause as Error).message, /^no attempt was made: /);
+      return true;
+    });
+  }
+  assert.equal(asked.mock.callCount(), 0);
+});
+
+test('a take-over that fails beside another holder has no part in its lock', limited, async (t) => {
+  const own = client();
+  const identifier = 'job 21';
+  const holder = new Mutex(own, 'beside', { identifier, lockTimeout: 300, onLockLost: () => {} });
+  await holder.acquire();
+  let told: LostLockError | undefined;
+  const other = new Mutex(own, 'beside', {
+    identifier,
+    acquiredExternally: true,
+    lockTimeout: 300,
+    onLockLost: (error) => {
+      told = error;
+    },
+  });
+  const failing = replace(t, 'adoptAs', () => Promise.reject(new Error('the adoption failed')));
+  await assert.rejects(other.tryAcquire(), /the adoption failed/);
+  assert.equal(other.isAcquired, false);
+  failing.mock.restore();
+  assert.equal(await other.tryAcquire(), true);
+  await three.server.admin.del('mutex:beside');
+  await until(() => told !== undefined, 'the news of the loss');
+});
+
+test(
+  'the loss of a lock while another object fails to take it over is told',
+  limited,
+  async (t) => {
+    const own = client();
+    let told: LostLockError | undefined;
+    const options = { identifier: 'job 23', lockTimeout: 300 };
+    const holder = new Mutex(own, 'gone', {
+      ...options,
+      onLockLost: (error) => {
+        told = error;
+      },
+    });
+    await holder.acquire();
+    replace(t, 'adoptAs', async (adopt) => {
+      await three.server.admin.del('mutex:gone');
+      await until(() => !holder.isAcquired, 'the loss');
+      await new Promise(setImmediate);
+      assert.equal(told, undefined, 'it is told at the end of the take-over');
+      return adopt();
+    });
+    const other = new Mutex(own, 'gone', { ...options, acquiredExternally: true });
+    assert.equal(await other.tryAcquire(), false);
+    await until(() => told !== undefined, 'the news of the loss');
+    assert.ok(told?.cause instanceof LockLostError);
+  },
+);
+
+test(
+  'a lock that was to be taken over is so again after its release has failed',
+  limited,
+  async (t) => {
+    const options = { identifier: 'job 24', refreshInterval: 0 };
+    await new Mutex(client(), 'again', options).acquire();
+    const other = new Mutex(client(), 'again', { ...options, acquiredExternally: true });
+    const failing = replace(t, 'adoptAs', () => Promise.reject(new Error('the adoption failed')));
+    await assert.rejects(other.release(), /the adoption failed/);
+    failing.mock.restore();
+    assert.equal(await exists('mutex:again'), 1);
+    await other.release();
+    assert.equal(await exists('mutex:again'), 0);
+  },
+);
+
+test('what the release of a subclass leaves is renewed no more', limited, async () => {
+  class Own extends Mutex {
+    protected override _release() {
+      return Promise.resolve();
+    }
+  }
+  const mutex = new Own(client(), 'left', { lockTimeout: 200 });
+  await mutex.acquire();
+  await mutex.release();
+  assert.equal(mutex.isAcquired, false);
+  await until(async () => (await exists('mutex:left')) === 0, 'the end of its lease', 5_000);
+});
+
+test(
+  'a lock that is lost before its acquire has ended is told of, and no other',
+  limited,
+  async (t) => {
+    const own = client();
+    await new Semaphore(own, 'warm', 1).acquire();
+    const told: string[] = [];
+    const named = (name: string) =>
+      new Mutex(own, name, { lockTimeout: 400, onLockLost: () => void told.push(name) });
+    const [lost, kept] = [named('lost'), named('kept')];
+    let letGo = () => {};
+    const gone = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    replace(t, 'acquirePrepared', async (acquire) => {
+      const lock = (await acquire()) as { name: string; held: boolean; signal: AbortSignal };
+      if (lock.name === 'mutex:kept') {
+        await gone;
+        return lock;
+      }
+      await three.server.admin.del('mutex:lost');
+      // The event loop does not turn until the loss has been found out.
+      while (lock.held);
+      assert.equal(lock.signal.aborted, true);
+      letGo();
+      return lock;
+    });
+    const both = [lost.tryAcquire(), kept.tryAcquire()];
+    assert.deepEqual(await Promise.all(both), [true, true]);
+    await until(() => told.length > 0, 'the news of the loss');
+    await new Promise(setImmediate);
+    assert.deepEqual([told, lost.isAcquired, kept.isAcquired], [['lost'], false, true]);
   },
 );
