@@ -148,6 +148,25 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     assert.equal(await three.server.admin.exists('a'), 0);
   });
 
+  test(`${name}: a lock whose value was changed is another, until it has its own again`, async () => {
+    const lock = await open().lock('a', LONG_MS);
+    const { value } = lock;
+    lock.value = 'another';
+    await failureOf(lock.unlock());
+    assert.equal(await three.server.admin.get('a'), value);
+    lock.value = value;
+    await lock.unlock();
+    assert.equal(await three.server.admin.exists('a'), 0);
+  });
+
+  test(`${name}: a release that no server has heard is an error`, async () => {
+    const redlock = open(FEW);
+    const lock = await redlock.lock('a', LONG_MS);
+    await redlock.quit();
+    const { message } = await failureOf(lock.unlock());
+    assert.equal(message, 'Unable to fully release the lock on resource "a".');
+  });
+
   test(`${name}: extend returns the same lock, and only while it is held`, async () => {
     const redlock = open(FEW);
     const lock = await redlock.lock('a', 5_000);
@@ -267,4 +286,30 @@ test('scripts of a caller are refused', () => {
   const Redlock4 = require('holdfast/redlock4') as typeof Redlock;
   const make = () => new Redlock4([client()], { lockScript: (text: string) => text } as object);
   assert.throws(make, { code: 'ERR_INVALID_ARG_VALUE', message: /"lockScript" is not supported/ });
+});
+
+test('the signature of redlock 3 acquires, or extends the lock that has the value', async () => {
+  const Redlock4 = require('holdfast/redlock4') as typeof Redlock;
+  type Third = {
+    _lock(
+      resource: string,
+      value: string | null,
+      ttl: number,
+      ...rest: unknown[]
+    ): Promise<Redlock.Lock>;
+  };
+  const redlock = new Redlock4([client()], FEW);
+  const third = redlock as unknown as Third;
+  const lock = await third._lock('a', null, 10_000);
+  assert.equal(await three.server.admin.get('a'), lock.value);
+  const extended = await third._lock('a', lock.value, LONG_MS);
+  assert.ok((await three.server.admin.pttl('a')) > LONG_MS / 2);
+  assert.equal(extended.value, lock.value);
+  assert.deepEqual([extended.attempts, extended.attemptsRemaining], [1, FEW.retryCount - 1]);
+  const again = await called<Redlock.Lock>((callback) =>
+    third._lock('a', lock.value, LONG_MS, callback),
+  );
+  assert.deepEqual([again.error, again.result?.resource], [null, ['a']]);
+  await again.result?.unlock();
+  assert.equal(await three.server.admin.exists('a'), 0);
 });
