@@ -204,3 +204,23 @@ test('of several locks one that is lost is told for all', async () => {
   assert.equal(await set.release(), false);
   assert.equal(locks.stats().held, 0);
 });
+
+test('a lock that the server has lost cannot be downgraded, nor that of a manager that closes', async () => {
+  const lock = await direct.acquire('down');
+  await server.admin.del('lock:down');
+  assert.equal(await lock.downgrade(), false);
+  const own = await connect(server.url);
+  const held = await own.acquire('down');
+  const downgraded = held.downgrade();
+  await Promise.all([own.close(), downgraded.then((is) => assert.equal(typeof is, 'boolean'))]);
+});
+
+test('a downgrade that the server refuses rejects, and the lock stays as it is', async () => {
+  const lock = await direct.acquire('refused');
+  await server.admin.del('lock:refused');
+  await server.admin.rpush('lock:refused', 'of other code');
+  await assert.rejects(lock.downgrade(), { code: 'ERR_LOCK_SERVER', lock: 'refused' });
+  assert.deepEqual([lock.held, lock.mode], [true, 'exclusive']);
+  await server.admin.del('lock:refused');
+  assert.equal(await lock.release(), false);
+});

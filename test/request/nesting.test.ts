@@ -2,7 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { closeManagers, isFree, type LockManager, openPair } from '../support/holdfast.js';
+import {
+  closeManagers,
+  isFree,
+  type Lock,
+  type LockManager,
+  openPair,
+} from '../support/holdfast.js';
 import { sleep, until } from '../support/wait.js';
 
 const BOUND = { timeout: 15_000 };
@@ -118,3 +124,29 @@ test(
     assert.deepEqual(warned, ['y']);
   },
 );
+
+test('a nested lock that its callback has left has nothing more to change', BOUND, async () => {
+  await a.request('x', { mode: 'shared' }, async () => {
+    await a.request('x', { ...AGAIN, mode: 'shared' }, async (inner) => {
+      assert.equal(await inner.downgrade(), true, 'it is shared');
+      assert.equal(await inner.release(), true);
+      assert.deepEqual([await inner.downgrade(), await inner.stopRenewing()], [false, false]);
+    });
+  });
+});
+
+test('the end of a block ends a nested lock, and not the lock of the request', BOUND, async () => {
+  await a.request('x', async (outer) => {
+    let left: Lock | undefined;
+    await a.request('x', AGAIN, async (inner) => {
+      left = inner;
+      await inner[Symbol.asyncDispose]();
+      assert.deepEqual([inner.held, inner.remaining, outer.held], [false, 0, true]);
+      await assert.rejects(inner.extend(), { code: 'ERR_LOCK_LOST', reason: 'released' });
+      assert.throws(() => inner.assertHeld(), { code: 'ERR_LOCK_LOST', reason: 'released' });
+    });
+    assert.equal(await left?.release(), false);
+    assert.equal(outer.held, true);
+  });
+  assert.ok(await isFree(b, 'x'));
+});
