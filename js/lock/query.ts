@@ -166,7 +166,7 @@ export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSn
   return {
     held: all
       .flatMap(({ held }) => [...held.values()])
-      .sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
+      .sort((a, b) => byName(a, b) || Number(a.fence) - Number(b.fence)),
     pending: all
       .flatMap(({ pending }) => [...pending.values()])
       .sort((a, b) => byName(a, b) || a.position - b.position),

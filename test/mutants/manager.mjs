@@ -47,7 +47,7 @@ export default {
     { file: QUERY, was: "} while (cursor !== '');", becomes: "} while (cursor === '?');" },
     {
       file: QUERY,
-      was: '.sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0))',
+      was: '.sort((a, b) => byName(a, b) || Number(a.fence) - Number(b.fence))',
       becomes: '',
       tests: ['manager/query'],
     },
