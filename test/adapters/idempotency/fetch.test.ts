@@ -190,3 +190,132 @@ test('a status text is repeated', async () => {
   await (await post()).text();
   assert.equal((await post()).statusText, 'Fine');
 });
+
+const DAY = 86_400_000;
+
+test('each option has its bounds, and is refused by its name beyond them', () => {
+  const given = { locks, store: memoryStore() };
+  for (const options of [
+    { wait: 0, grace: 0, maxResponseSize: 0, ttl: 1_000 },
+    { wait: DAY, grace: DAY, maxResponseSize: 268_435_456, ttl: Number.MAX_SAFE_INTEGER },
+    { wait: '1d', grace: '1d', ttl: '1s', required: false, marksEffects: true, recover: true },
+    { methods: ['put'], scope: 'public' },
+  ] as const) {
+    assert.ok(fetchIdempotency({ ...given, ...options }));
+  }
+  for (const [name, ...values] of [
+    ['wait', -1, DAY + 1, '2d', null],
+    ['grace', -1, DAY + 1, 0.5],
+    ['maxResponseSize', -1, 268_435_457, '1s'],
+    ['ttl', 999, 0, Number.MAX_SAFE_INTEGER + 1, Number.POSITIVE_INFINITY],
+    ['required', 1, null],
+    ['marksEffects', 'yes'],
+    ['recover', 0],
+    ['methods', [], 'POST', [5], ['POST', undefined]],
+    ['scope', 5, null],
+    ['locks', {}, null],
+    ['store', {}, null],
+  ] as const) {
+    for (const value of values) {
+      const make = () => fetchIdempotency({ ...given, [name]: value } as never);
+      assert.throws(make, (error: Error) => error.message.includes(`"${name}"`), `${value}`);
+    }
+  }
+});
+
+test('a key is a string in quotes, or its text without them, of 1 to 255 characters', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const keyOf = async (header: string) => {
+    const answer = await idempotent(ask(header), (given) => new Response(given?.key));
+    return answer.status === 200 ? await answer.text() : answer.status;
+  };
+  const [most, more] = ['k'.repeat(255), 'k'.repeat(256)];
+  const pairs: [string, unknown][] = [
+    ['"with space"', 'with space'],
+    ['"a\\"b\\\\c"', 'a"b\\c'],
+    ['"!#[]~"', '!#[]~'],
+    ['plain!#~', 'plain!#~'],
+    [`"${most}"`, most],
+    [`x${most.slice(1)}`, `x${most.slice(1)}`],
+    [`"${more}"`, 400],
+    [more, 400],
+    ['""', 400],
+    ['"', 400],
+    ['with space', 400],
+    ['with"quote', 400],
+    ['"a"b"', 400],
+    ['"a\\b"', 400],
+    ['"\u00e9"', 400],
+    ['\u00e9', 400],
+  ];
+  for (const [header, key] of pairs) assert.equal(await keyOf(header), key, header);
+});
+
+test('each refusal says what is wrong, and only one that may be repeated says when', async () => {
+  const options = { locks, store: memoryStore() };
+  const idempotent = fetchIdempotency({ ...options, required: true, maxResponseSize: 1 });
+  const told = async (request: Request) => {
+    const answer = await idempotent(request, () => assert.fail());
+    const { title, detail } = (await answer.json()) as { title: string; detail: string };
+    const after = answer.headers.get('retry-after');
+    return { status: answer.status, title, detail, after };
+  };
+  const bare = new Request('http://localhost/pay', { method: 'POST', body: 'x' });
+  const missing = await told(bare);
+  assert.deepEqual([missing.status, missing.after], [400, null]);
+  assert.match(missing.title, /^Idempotency-Key is missing$/);
+  const malformed = await told(ask('a b'));
+  assert.deepEqual([malformed.status, malformed.after], [400, null]);
+  assert.match(malformed.title, /is malformed/);
+  const large = await idempotent(ask('key'), async () => {
+    const outstanding = await told(ask('key'));
+    assert.deepEqual([outstanding.status, outstanding.after], [409, '1']);
+    assert.match(outstanding.title, /is outstanding/);
+    return new Response('large', { status: 201 });
+  });
+  assert.equal(await large.text(), 'large');
+  const unkept = await told(ask('key'));
+  assert.deepEqual([unkept.status, unkept.after], [409, null]);
+  assert.match(unkept.detail, /too large to be repeated \(it was answered 201\)$/);
+  const reused = await told(ask('key', { body: 'y' }));
+  assert.deepEqual([reused.status, reused.after], [422, null]);
+  assert.match(reused.title, /already used/);
+  await assert.rejects(idempotent(ask('broken'), () => Promise.reject(new Error('crash'))));
+  const interrupted = await told(ask('broken'));
+  assert.deepEqual([interrupted.status, interrupted.after], [409, null]);
+  assert.match(interrupted.title, /outcome .* is unknown/);
+  const other = fetchIdempotency(options);
+  const passed = await other(bare.clone(), (given) => new Response(`${given}`));
+  assert.equal(await passed.text(), 'undefined');
+  const get = new Request('http://localhost/pay', { headers: { 'idempotency-key': 'a b' } });
+  assert.equal(
+    await (await idempotent(get, (given) => new Response(`${given}`))).text(),
+    'undefined',
+  );
+});
+
+test('a repeat has the headers of the answer but those of a connection, a moment or a session', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const own = { 'x-date': 'a', 'x-connection': 'b', 'content-type': 'text/own', upgrades: 'c' };
+  const not = {
+    connection: 'close',
+    'content-length': '4',
+    date: 'now',
+    'keep-alive': '5',
+    'set-cookie': 'a=1',
+    trailer: 'x',
+    'transfer-encoding': 'chunked',
+    upgrade: 'h2c',
+  };
+  const handle = () => new Response('text', { headers: { ...own, ...not }, statusText: 'Fine' });
+  const first = await idempotent(ask('headers'), handle);
+  assert.equal(await first.text(), 'text');
+  const again = await idempotent(ask('headers'), () => assert.fail());
+  const kept: Record<string, string> = {};
+  again.headers.forEach((value, name) => {
+    kept[name] = value;
+  });
+  assert.deepEqual(kept, { ...own, 'idempotency-replayed': 'true' });
+  assert.deepEqual([again.statusText, await again.text()], ['Fine', 'text']);
+  assert.equal(first.headers.get('idempotency-replayed'), null);
+});
