@@ -3,7 +3,7 @@
 //! Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// The buffer of a new connection: room for the replies of some hundred calls.
 const ROOM: usize = 8 * 1024;
@@ -13,6 +13,7 @@ const LENGTH_MAX: usize = 64 * 1024 * 1024;
 const LINE_MAX: usize = 64 * 1024;
 
 /// The bytes that were read and not taken yet.
+#[derive(Default)]
 pub(crate) struct Frames {
     buffer: Vec<u8>,
     /// The bytes of the buffer that are in use.
@@ -30,7 +31,7 @@ pub(crate) struct Malformed;
 impl Frames {
     /// An empty buffer.
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; ROOM], filled: 0..0, scanned: 0, missing: 0 }
+        Self { buffer: vec![0; ROOM], ..Self::default() }
     }
 
     /// The free part of the buffer, which is never empty. Report the bytes read into it with [`Self::fill`].
@@ -40,11 +41,9 @@ impl Frames {
             self.filled = 0..0;
             self.scanned = 0;
         } else if end == self.buffer.len() {
-            if start > 0 {
-                self.buffer.copy_within(start..end, 0);
-                self.filled = 0..end - start;
-                self.scanned = self.scanned.saturating_sub(start);
-            }
+            self.buffer.copy_within(start..end, 0);
+            self.filled = 0..end - start;
+            self.scanned = self.scanned.saturating_sub(start);
             if self.filled.end * 2 > self.buffer.len() {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
@@ -160,9 +159,9 @@ fn count(digits: &[u8]) -> Result<Option<u64>, Malformed> {
 
 /// The number that a line consists of.
 pub(super) fn number(line: &[u8]) -> Option<i64> {
-    /// The most digits of a number that cannot overflow.
-    const DIGITS_MAX: usize = 18;
-    if !(1..=DIGITS_MAX).contains(&line.len()) || !line.iter().all(u8::is_ascii_digit) {
+    /// How many digits a number has that cannot overflow.
+    const DIGITS: RangeInclusive<usize> = 1..=18;
+    if !DIGITS.contains(&line.len()) || !line.iter().all(u8::is_ascii_digit) {
         return std::str::from_utf8(line).ok()?.parse().ok();
     }
     Some(line.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
@@ -184,6 +183,8 @@ mod tests {
         "(123456789012345678901234567890\r\n",
         "*0\r\n",
         "*-1\r\n",
+        "%-1\r\n",
+        "|-1\r\n:1\r\n",
         "*2\r\n:1\r\n*1\r\n$0\r\n\r\n",
         "%1\r\n+key\r\n*2\r\n:1\r\n:2\r\n",
         ">3\r\n+message\r\n$1\r\na\r\n$1\r\nb\r\n",
@@ -227,14 +228,96 @@ mod tests {
     }
 
     #[test]
+    fn the_buffer_grows_once_more_than_half_of_it_is_not_taken() {
+        for (left, size) in [(ROOM / 2, ROOM), (ROOM / 2 + 1, 2 * ROOM)] {
+            let mut frames = Frames::new();
+            let taken = format!("+{}\r\n", "x".repeat(ROOM - left - 3));
+            frames.feed(taken.as_bytes());
+            frames.feed(format!("${ROOM}\r\n{}", "x".repeat(left - 7)).as_bytes());
+            assert_eq!(all(&mut frames), [taken]);
+            assert_eq!(frames.room().len(), size - left);
+            assert_eq!(frames.buffer.len(), size, "{left} bytes are left");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_value_that_was_taken_is_the_next_one() {
+        let mut frames = Frames::new();
+        frames.feed(b"+O");
+        assert!(frames.next().unwrap().is_none(), "its end may follow");
+        frames.feed(b"K\r\n:1\r\n");
+        assert_eq!(frames.take(|bytes| Some((5, bytes.len()))), Some(9));
+        assert_eq!(all(&mut frames), [":1\r\n"]);
+    }
+
+    #[test]
+    fn a_read_says_whether_there_was_room_for_more() {
+        let mut frames = Frames::new();
+        let mut read = |count: usize| frames.read(|room| Ok(count.min(room.len()))).unwrap();
+        assert_eq!(read(ROOM - 1), (ROOM - 1, false));
+        assert_eq!(read(ROOM), (1, true));
+        assert_eq!(read(0), (0, false));
+    }
+
+    #[test]
     fn bytes_that_are_not_resp_are_refused() {
-        let long_line = format!("+{}", "x".repeat(LINE_MAX));
-        for bytes in
-            ["x\r\n", "*x\r\n", "$-2\r\n", ":1\n", "\r\n", "$99999999999999\r\n", &long_line]
-        {
+        let long_line = format!("+{}", "x".repeat(LINE_MAX - 1));
+        let long_text = format!("${LENGTH_MAX}\r\n");
+        for bytes in [
+            "x\r\n",
+            "*x\r\n",
+            "*\r\n",
+            "$\r\n",
+            "$-2\r\n",
+            ":1\n",
+            "\r\n",
+            "$99999999999999\r\n",
+            &long_text,
+            &long_line,
+        ] {
             let mut frames = Frames::new();
             frames.feed(bytes.as_bytes());
             assert!(frames.next().is_err(), "{bytes:.20}");
+        }
+    }
+
+    #[test]
+    fn the_longest_line_and_text_are_accepted() {
+        let line = format!("+{}\r\n", "x".repeat(LINE_MAX - 3));
+        let mut frames = Frames::new();
+        let (beginning, end) = line.as_bytes().split_at(LINE_MAX - 1);
+        frames.feed(beginning);
+        assert!(frames.next().unwrap().is_none(), "its end may follow");
+        frames.feed(end);
+        frames.feed(format!("${}\r\n", LENGTH_MAX - 1).as_bytes());
+        assert_eq!(all(&mut frames), [line]);
+    }
+
+    #[test]
+    fn a_value_without_end_is_given_up() {
+        let mut frames = Frames::new();
+        frames.feed(format!("${}\r\n", LENGTH_MAX - 1).as_bytes());
+        let piece = vec![b'x'; LENGTH_MAX / 8];
+        for _ in 0..7 {
+            frames.feed(&piece);
+            assert!(frames.next().unwrap().is_none(), "its end may follow");
+        }
+        frames.feed(&piece);
+        assert!(frames.next().is_err(), "so much is not kept");
+    }
+
+    #[test]
+    fn a_number_is_read_to_the_last_that_there_is() {
+        for (line, expected) in [
+            ("7", Some(7)),
+            ("999999999999999999", Some(999_999_999_999_999_999)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("1 ", None),
+        ] {
+            assert_eq!(number(line.as_bytes()), expected, "{line}");
         }
     }
 
