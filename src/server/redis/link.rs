@@ -148,6 +148,12 @@ impl Link {
         self.written < self.out.len() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
+    /// The memory for what is to be written, in bytes.
+    #[cfg(test)]
+    pub(super) const fn reserved(&self) -> usize {
+        self.out.capacity()
+    }
+
     /// Adds `items` to what [`Self::flush`] writes.
     pub(in crate::server) fn send(&mut self, items: &[Item]) {
         faults::at("sending");
@@ -433,31 +439,31 @@ impl Drop for Link {
 
 /// Writes until the kernel takes no more. Returns the number of bytes.
 fn write_all(socket: &Socket, bytes: &[u8]) -> usize {
-    let mut written = 0;
-    while written < bytes.len() {
-        match socket.write(&bytes[written..]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match socket.write(rest) {
             Ok(0) | Err(_) => break,
-            Ok(count) => written += count,
+            Ok(count) => rest = &rest[count..],
         }
     }
-    written
+    bytes.len() - rest.len()
 }
 
 /// Encrypts and writes until the kernel takes no more. Returns the number of bytes that were encrypted.
 fn encrypt(tls: &mut ClientConnection, socket: &Socket, bytes: &[u8]) -> usize {
-    let mut encrypted = 0;
+    let mut rest = bytes;
     loop {
         // TLS keeps a limited number of bytes that were not written.
-        let count = tls.writer().write(&bytes[encrypted..]).unwrap_or(0);
-        encrypted += count;
+        let count = tls.writer().write(rest).unwrap_or_default();
+        rest = &rest[count..];
         while tls.wants_write() {
             match tls.write_tls(&mut Plain(socket)) {
-                Ok(0) | Err(_) => return encrypted,
+                Ok(0) | Err(_) => return bytes.len() - rest.len(),
                 Ok(_) => {}
             }
         }
-        if count == 0 || encrypted == bytes.len() {
-            return encrypted;
+        if count == 0 {
+            return bytes.len() - rest.len();
         }
     }
 }

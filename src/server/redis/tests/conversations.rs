@@ -1,6 +1,6 @@
 //! Connections of their own: those of operators, of replicas and of Sentinels, and logins that end.
 
-use super::scripted::{Answer, HANG, Scripted, bulk, calm};
+use super::scripted::{Answer, HANG, Scripted, bulk, calm, deliveries, next};
 use crate::protocol::query::Question;
 use crate::protocol::{Failure, Mono, NodeId, Refusal, TokenId};
 use crate::server::redis::dialogue::Dialogue;
@@ -10,20 +10,11 @@ use crate::server::redis::{Directory, connect, login_renewal, page, sentinel, su
 use crate::server::{Address, Asked, Deliver, Endpoint, Incoming, Login, LoginSource, Replicas};
 use crate::server::{Sentinel, Sentinels};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
-
-/// A receiver of events, and what hands events to it.
-fn deliveries() -> (Deliver, UnboundedReceiver<Incoming>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    // At the end of a test nobody listens any more.
-    (Arc::new(move |incoming| drop(sender.send(incoming))), receiver)
-}
-
-async fn next(deliveries: &mut UnboundedReceiver<Incoming>) -> Incoming {
-    timeout(HANG, deliveries.recv()).await.expect("it comes").unwrap()
-}
 
 fn refused(failure: &Failure) -> &str {
     match failure {
@@ -121,6 +112,12 @@ async fn a_page_leaves_out_keys_that_are_no_locks_or_forbidden() {
             Some(code) => assert_eq!(refused(&none.unwrap_err()), code),
         }
     }
+    // A key that is no lock is one that the user may read.
+    let neither = with_two_keys(|_, key| {
+        let denied = "-NOPERM this user has no permissions to access one of the keys\r\n";
+        Some(if key == "lock:a" { "-WRONGTYPE it is a hash\r\n" } else { denied }.to_owned())
+    });
+    assert!(keys(&neither.await, 100).await.unwrap().0.is_empty(), "there is no lock");
     // It concerns all keys, or the server.
     for refusal in ["-NOPERM no permissions to run the 'evalsha' command\r\n", "-LOADING soon\r\n"]
     {
@@ -132,7 +129,26 @@ async fn a_page_leaves_out_keys_that_are_no_locks_or_forbidden() {
 }
 
 #[tokio::test]
+async fn a_page_about_one_key_scans_nothing_and_shows_the_value_of_other_code() {
+    let server = with_two_keys(|words, _| {
+        let theirs = format!("*4\r\n{}:1000\r\n*0\r\n*0\r\n", bulk("theirs"));
+        Some(if words.last() == Some(&"foreign") { theirs } else { "*0\r\n".to_owned() })
+    })
+    .await;
+    let one = Question { starts_with: "lock:b".to_owned(), whole_key: true, ..Question::default() };
+    let endpoint = Arc::new(server.endpoint());
+    let page = page(&endpoint, &Arc::default(), &one, HANG).await.unwrap();
+    let [held] = &page.held[..] else { panic!("{page:?}") };
+    assert_eq!((&*held.key, &*held.token, &*page.cursor), ("lock:b", "theirs", ""));
+    assert!(server.asked("SCAN").is_empty(), "the key is known");
+    assert!(keys(&server, 100).await.unwrap().0.is_empty(), "among all keys it may be anything");
+}
+
+#[tokio::test]
 async fn a_page_sends_its_script_to_a_server_that_lacks_it() {
+    let has = with_two_keys(|_, _| Some(held())).await;
+    keys(&has, 100).await.unwrap();
+    assert!(has.asked("EVAL ").is_empty(), "the server has it");
     let lacks = |words: &[&str]| match words[0] {
         "EVALSHA" => Some("-NOSCRIPT No matching script\r\n".to_owned()),
         _ => Some(held()),
@@ -186,6 +202,19 @@ async fn a_grant_is_confirmed_once_enough_replicas_have_it() {
         let asked = server.asked("WAIT");
         assert!(asked[1].starts_with(&format!("WAIT {count} ")), "{asked:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_has_its_grants_confirmed() {
+    let server = Scripted::but(|words| (words[0] == "WAIT").then_some(":1\r\n")).await;
+    let replicas = Some(Replicas::AtLeast(1));
+    let (deliver, mut deliveries) = deliveries();
+    let endpoint = Endpoint { replicas, ..server.endpoint() };
+    let directory = Arc::<Directory>::default();
+    let (link, _) = connect(&endpoint, &directory, NodeId(0), deliver).await.unwrap();
+    link.confirm(TokenId(7));
+    let confirmed = next(&mut deliveries).await;
+    assert!(matches!(confirmed, Incoming::Confirmed(TokenId(7), Ok(()))), "{confirmed:?}");
 }
 
 #[tokio::test]
@@ -370,15 +399,73 @@ async fn a_master_is_left_once_a_sentinel_names_another() {
 }
 
 #[tokio::test]
+async fn a_failover_that_was_missed_is_asked_for() {
+    let master = Scripted::but(|_| None).await;
+    let port = master.port();
+    let asked = AtomicBool::new(false);
+    let watched = Scripted::start(move |words| match words[0] {
+        "SENTINEL" => {
+            // It was noticed after the first question.
+            let port = if asked.swap(true, Ordering::Relaxed) { 1 } else { port };
+            Some(format!("*2\r\n{}{}", bulk("127.0.0.1"), bulk(&port.to_string())))
+        }
+        _ => Some(calm(words)),
+    })
+    .await;
+    let all = [watched];
+    let endpoint = Endpoint { address: Address::Sentinel(sentinels(&all)), ..all[0].endpoint() };
+    let (deliver, mut deliveries) = deliveries();
+    let directory = Arc::<Directory>::default();
+    let (_link, _) = connect(&endpoint, &directory, NodeId(0), deliver).await.unwrap();
+    let left = next(&mut deliveries).await;
+    assert!(matches!(&left, Incoming::Disconnected(why) if why.ends_with(":1")), "{left:?}");
+}
+
+/// Why there is no connection to the master that these name.
+async fn without_master(all: &[Scripted]) -> Failure {
+    let address = Address::Sentinel(sentinels(all));
+    let endpoint = Endpoint { address, ..all[0].endpoint() };
+    let (deliver, _deliveries) = deliveries();
+    let connected = connect(&endpoint, &Arc::<Directory>::default(), NodeId(0), deliver).await;
+    connected.err().expect("there is none")
+}
+
+#[tokio::test]
+async fn why_there_is_no_master_is_told_of_each_server() {
+    let closed = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap().port();
+    let (one, other) = (sentinel(Some(closed)).await, sentinel(Some(1)).await);
+    let why = without_master(&[one, other]).await.to_string();
+    let told = why.split("; ").map(|each| each.rsplit_once(": ").unwrap().0);
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable();
+    let mut expected = [closed, 1].map(|port| format!("the master 127.0.0.1:{port}"));
+    expected.sort_unstable();
+    assert_eq!(told, expected, "{why}");
+    let knows_none = Scripted::but(|words| (words[0] == "SENTINEL").then_some("_\r\n")).await;
+    let port = knows_none.port();
+    let why = without_master(&[knows_none]).await.to_string();
+    let expected =
+        format!("no Sentinel knows the master: 127.0.0.1:{port}: it knows no master of this name");
+    assert_eq!(why, expected);
+    // Another server would refuse it as well.
+    let denying = Scripted::but(|words| (words[0] == "HELLO").then_some("-WRONGPASS no\r\n")).await;
+    let why = without_master(&[sentinel(Some(denying.port())).await]).await;
+    assert_eq!(refused(&why), "WRONGPASS");
+}
+
+#[tokio::test]
 async fn a_master_that_is_a_replica_is_refused() {
-    let replica = Scripted::start(|words| Some(calm(words).replace("role:master", "role:slave")));
-    let all = [sentinel(Some(replica.await.port())).await];
+    // The length of the text stays as it is.
+    let role = |words: &[&str]| calm(words).replace("role:master", "role:slave ");
+    let replica = Scripted::start(move |words| Some(role(words))).await;
+    let all = [sentinel(Some(replica.port())).await];
     let address = Address::Sentinel(sentinels(&all));
     let endpoint = Endpoint { address, ..all[0].endpoint() };
     let directory = Arc::<Directory>::default();
     let (deliver, _deliveries) = deliveries();
     let connected = connect(&endpoint, &directory, NodeId(0), deliver).await;
-    assert!(matches!(connected, Err(Failure::Lost(_))), "a failover is under way");
+    let why = connected.err().map(|why| why.to_string()).unwrap_or_default();
+    assert!(why.starts_with("the master 127.0.0.1:") && why.contains("it is a replica"), "{why}");
     assert_eq!(directory.master(), None);
 }
 

@@ -2,8 +2,8 @@
 
 use super::scripted::{HANG, Scripted, calm};
 use crate::protocol::{
-    Call, Failure, LockKeys, Message, Mono, NodeId, Reply, RequestId, SendMode, ServerTime, Take,
-    Token,
+    Call, Failure, Intent, LockKeys, Message, Mode, Mono, NodeId, Reply, RequestId, SendMode,
+    ServerTime, Take, Token,
 };
 use crate::server::redis::frames::Frames;
 use crate::server::redis::link::{Link, Origin};
@@ -112,6 +112,7 @@ async fn a_tracked_lock_has_changed_unless_its_token_is_there() {
         (None, "_\r\n", true),
         (None, "-WRONGTYPE it is a hash\r\n", true),
         (None, "-LOADING soon\r\n", false),
+        (None, ":1\r\n", false),
     ] {
         let expected = if has_changed { vec![changed.clone()] } else { Vec::new() };
         let answers = move |words: &[&str]| matches!(words, ["GET", "lock:a"]).then_some(answer);
@@ -162,7 +163,7 @@ async fn a_probe_that_fails_leaves_the_next_one_as_it_is() {
 
 #[tokio::test]
 async fn a_lock_is_taken_by_three_answers_however_they_arrive() {
-    let reply = |take| replied(Ok(Reply::Take(take)));
+    let reply = |number, take| text(&Incoming::Reply(RequestId(number), Ok(Reply::Take(take))));
     for (answers, expected) in [
         (["+OK\r\n", ":5\r\n", "*2\r\n$12\r\nhf1.client.7\r\n_\r\n"], Take::Taken { last: 5 }),
         (["+OK\r\n", ":5\r\n", "*2\r\n$13\r\nhf1.client.7+\r\n:1\r\n"], Take::Overtaken),
@@ -180,8 +181,14 @@ async fn a_lock_is_taken_by_three_answers_however_they_arrive() {
         })
         .await;
         let mut link = open(&server).await;
-        link.send(&[take(), take()]);
-        assert_eq!(events(&mut link, 2).await, [reply(expected), reply(expected)]);
+        let mut takes = [take(), take(), take()];
+        for (item, number) in takes.iter_mut().zip(1..) {
+            if let Item::Call { request, .. } = item {
+                *request = RequestId(number);
+            }
+        }
+        link.send(&takes);
+        assert_eq!(events(&mut link, 3).await, [1, 2, 3].map(|number| reply(number, expected)));
         assert!(!link.expects() && !link.has_backlog(), "nothing is left");
     }
 }
@@ -210,12 +217,76 @@ async fn a_redirection_names_a_server_of_a_cluster() {
     link.set_origin(name, Origin { host: "10.0.0.1".to_owned(), directory });
     link.send(&[release(SendMode::Plain)]);
     assert_eq!(events(&mut link, 1).await, [replied(Err(Failure::Moved(node)))]);
+    server.hang_up();
+    let ended = events(&mut link, 1).await;
+    assert!(ended[0].starts_with("Disconnected(\"10.0.0.1:7000: "), "{ended:?}");
+}
+
+/// Tells that the lock is free.
+const MESSAGE: &str =
+    ">3\r\n$7\r\nmessage\r\n$20\r\nholdfast:free:lock:a\r\n$11\r\nfree lock:a\r\n";
+
+#[tokio::test]
+async fn a_message_that_came_with_the_handshake_is_the_first_event() {
+    let server = Scripted::start(|words| {
+        let ahead = if words[0] == "PUBLISH" { MESSAGE } else { "" };
+        Some(format!("{ahead}{}", calm(words)))
+    })
+    .await;
+    let mut link = open(&server).await;
+    link.send(&[renewal()]);
+    let freed = text(&Incoming::Message(Message::Freed(keys())));
+    assert_eq!(events(&mut link, 2).await, [freed, renewed()]);
+}
+
+/// A request for a share, which others may join.
+fn share(request: u64) -> Item {
+    let call = Call::Acquire {
+        keys: keys(),
+        token: Token::from_text(&format!("hf1.client.{request}")),
+        ttl: Duration::from_secs(1),
+        epoch: ServerTime::from_micros(0),
+        block: 1,
+        inbox: "".into(),
+        intent: Intent::Join(None),
+        mode: Mode::SHARED,
+    };
+    Item::Call { request: RequestId(request), call, send_mode: SendMode::Plain }
+}
+
+#[tokio::test]
+async fn shares_together_bring_their_script_until_the_server_has_it() {
+    let forgets = AtomicBool::new(false);
+    let server = Scripted::but(move |words| match words {
+        ["EVAL", _, _, "lock:a", ..] => Some("*2\r\n:7\r\n:0\r\n"),
+        ["EVALSHA", _, _, "lock:a", ..] if !forgets.swap(true, Ordering::Relaxed) => {
+            Some("*2\r\n:9\r\n:1\r\n")
+        }
+        _ => None,
+    })
+    .await;
+    let mut link = open(&server).await;
+    let joined = |fence| Ok(Reply::Joined { fence });
+    let alone = || Err(Failure::Together);
+    for [first, second] in [
+        [Ok(Reply::Granted { fence: 7 }), joined(8)],
+        [joined(9), joined(10)],
+        [alone(), alone()],
+        [Ok(Reply::Granted { fence: 7 }), joined(8)],
+    ] {
+        link.send(&[renewal()]);
+        link.send(&[share(1), share(2)]);
+        let [first, second] = [(1, first), (2, second)]
+            .map(|(number, reply)| text(&Incoming::Reply(RequestId(number), reply)));
+        assert_eq!(events(&mut link, 3).await, [renewed(), first, second]);
+    }
+    let asked = server.asked("EVAL").into_iter().filter(|command| command.contains(" lock:a "));
+    let commands: Vec<_> = asked.map(|it| it.starts_with("EVALSHA ")).collect();
+    assert_eq!(commands, [false, true, true, false]);
 }
 
 #[tokio::test]
 async fn only_a_confirmation_changes_what_is_listened_to() {
-    const MESSAGE: &str =
-        ">3\r\n$7\r\nmessage\r\n$20\r\nholdfast:free:lock:a\r\n$11\r\nfree lock:a\r\n";
     const REFUSED: &str = "-NOPERM no permissions to access channel\r\n";
     const CONFIRMED: &str = ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n";
     const ENDED: &str = ">3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:1\r\n";
@@ -299,21 +370,44 @@ async fn a_connection_that_makes_no_sense_is_lost() {
 #[tokio::test]
 async fn what_the_kernel_does_not_take_at_once_is_written_later() {
     // More than the buffers of the kernel hold, on both sides.
-    const COUNT: usize = 100_000;
-    let server = Scripted::but(|_| None).await;
+    const COUNT: usize = 2_500;
+    write_all_of(COUNT, &Scripted::but(|_| None).await).await;
+    write_all_of(COUNT, &Scripted::with_tls(|words| Some(calm(words))).await).await;
+}
+
+#[tokio::test]
+async fn all_that_tls_has_read_is_an_event() {
+    // More than TLS keeps to be written, and less than the kernel takes.
+    const COUNT: usize = 2_000;
+    let server = Scripted::with_tls(|words| Some(calm(words))).await;
     let mut link = open(&server).await;
     link.send(&std::iter::repeat_with(renewal).take(COUNT).collect::<Vec<_>>());
     link.flush();
+    assert!(!link.has_backlog(), "all is written at once");
+    assert_eq!(events(&mut link, COUNT).await, vec![renewed(); COUNT]);
+    server.hang_up();
+    let ended = events(&mut link, 1).await;
+    assert_eq!(ended, [r#"Disconnected("the server closed the connection")"#]);
+}
+
+async fn write_all_of(count: usize, server: &Scripted) {
+    let mut link = open(server).await;
+    let (ttl, keys) = (Duration::from_secs(1), LockKeys::new("lock:", &"a".repeat(4_000)));
+    let renew = || Call::Renew { keys: keys.clone(), token: token(), ttl };
+    let large = std::iter::repeat_with(|| call(renew(), SendMode::Plain));
+    link.send(&large.take(count).collect::<Vec<_>>());
+    link.flush();
     // The server has had no turn on this thread yet.
     assert!(link.has_backlog(), "the kernel takes a part");
-    let (mut events, began) = (Vec::new(), Mono::now());
-    while events.len() < COUNT && Mono::now().since(began) < HANG {
+    let (mut events, began, reserved) = (Vec::new(), Mono::now(), link.reserved());
+    while events.len() < count && Mono::now().since(began) < HANG {
         tokio::task::yield_now().await;
         link.flush();
         link.read(&mut events);
     }
     assert!(!link.has_backlog() && !link.expects(), "all is written and answered");
-    assert_eq!(server.asked("SET lock:a").len(), COUNT);
+    assert!(link.reserved() < reserved / 4, "{} of {reserved} bytes are kept", link.reserved());
+    assert_eq!(server.asked("SET lock:a").len(), count);
 }
 
 #[cfg(target_os = "linux")]

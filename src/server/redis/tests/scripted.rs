@@ -3,14 +3,20 @@
 use crate::protocol::ServerTime;
 use crate::server::memory::Store;
 use crate::server::redis::frames::Frames;
-use crate::server::{Address, Endpoint, LoginSource};
+use crate::server::{Address, Deliver, Endpoint, Incoming, LoginSource, Tls, TlsOptions};
 use redis::Value;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto::ring};
 
 /// No test takes that long: who waits for more waits in vain.
 pub(crate) const HANG: Duration = Duration::from_secs(20);
@@ -24,6 +30,7 @@ pub(super) type Answer = Option<String>;
 /// Its tasks end with it.
 pub(crate) struct Scripted {
     port: u16,
+    has_tls: bool,
     asked: Arc<Mutex<Vec<String>>>,
     listening: AbortHandle,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
@@ -32,18 +39,42 @@ pub(crate) struct Scripted {
 impl Scripted {
     /// Starts one on a free loopback port. `answer` gets the words of each command.
     pub(super) async fn start(answer: impl Fn(&[&str]) -> Answer + Send + Sync + 'static) -> Self {
+        Self::listen(answer, None).await
+    }
+
+    /// The same with TLS.
+    pub(super) async fn with_tls(
+        answer: impl Fn(&[&str]) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(answer, Some(acceptor())).await
+    }
+
+    async fn listen(
+        answer: impl Fn(&[&str]) -> Answer + Send + Sync + 'static,
+        tls: Option<TlsAcceptor>,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (answer, asked) = (Arc::new(answer), Arc::<Mutex<Vec<String>>>::default());
         let connections = Arc::<Mutex<Vec<AbortHandle>>>::default();
-        let (log, open) = (Arc::clone(&asked), Arc::clone(&connections));
+        let (log, open, has_tls) = (Arc::clone(&asked), Arc::clone(&connections), tls.is_some());
         let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let task = tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&log)));
+                let (answer, log, tls) = (Arc::clone(&answer), Arc::clone(&log), tls.clone());
+                let task = tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, answer, log).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve(stream, answer, log).await;
+                            }
+                        }
+                    }
+                });
                 open.lock().unwrap().push(task.abort_handle());
             }
         });
-        Self { port, asked, listening: listening.abort_handle(), connections }
+        Self { port, has_tls, asked, listening: listening.abort_handle(), connections }
     }
 
     /// Starts one that keeps locks, whose keys begin with `lock:`, at a time that does not pass.
@@ -63,7 +94,7 @@ impl Scripted {
     pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint {
             address: Address::Tcp { host: "127.0.0.1".to_owned(), port: self.port },
-            tls: None,
+            tls: self.has_tls.then(trusting),
             login_source: LoginSource::fixed(None, None),
             db: 0,
             client_name: "scripted".to_owned(),
@@ -96,8 +127,28 @@ impl Drop for Scripted {
     }
 }
 
+/// The TLS of a client that trusts anyone.
+pub(super) fn trusting() -> Arc<Tls> {
+    let nothing = TlsOptions { ca: None, cert: None, key: None, server_name: None, verify: false };
+    Arc::new(Tls::new(nothing).unwrap())
+}
+
+/// A certificate that signs itself, and its key, which protect nothing.
+const CERTIFICATE: &str = include_str!("localhost.pem");
+
+fn acceptor() -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key);
+    Arc::new(config.unwrap()).into()
+}
+
 async fn serve(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Arc<impl Fn(&[&str]) -> Answer>,
     asked: Arc<Mutex<Vec<String>>>,
 ) {
@@ -110,11 +161,22 @@ async fn serve(
             asked.lock().unwrap().push(words.join(" "));
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let Some(answer) = answer(&words) else { return };
-            if stream.write_all(answer.as_bytes()).await.is_err() {
+            if stream.write_all(answer.as_bytes()).await.is_err() || stream.flush().await.is_err() {
                 return;
             }
         }
     }
+}
+
+/// A receiver of events, and what hands events to it.
+pub(super) fn deliveries() -> (Deliver, UnboundedReceiver<Incoming>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    // At the end of a test nobody listens any more.
+    (Arc::new(move |incoming| drop(sender.send(incoming))), receiver)
+}
+
+pub(super) async fn next(deliveries: &mut UnboundedReceiver<Incoming>) -> Incoming {
+    timeout(HANG, deliveries.recv()).await.expect("it comes").unwrap()
 }
 
 pub(super) fn bulk(text: &str) -> String {
@@ -178,7 +240,7 @@ pub(super) fn calm(words: &[&str]) -> String {
         ["EVALSHA", ..] => "-NOSCRIPT No matching script\r\n".to_owned(),
         ["PUBLISH", ..] => ":1\r\n".to_owned(),
         ["PUBSUB", _, channel] => format!("*2\r\n{}:1\r\n", bulk(channel)),
-        [change @ ("SUBSCRIBE" | "UNSUBSCRIBE"), channels @ ..] => {
+        [change @ ("SUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "SUNSUBSCRIBE"), channels @ ..] => {
             let kind = bulk(&change.to_ascii_lowercase());
             let confirm = |channel: &&str| format!(">3\r\n{kind}{}:1\r\n", bulk(channel));
             channels.iter().map(confirm).collect::<Vec<_>>().concat()
