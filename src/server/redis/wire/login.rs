@@ -136,6 +136,7 @@ mod tests {
         for (hello, resp) in [
             ("%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n", Resp::Three),
             ("%1\r\n+proto\r\n:3\r\n", Resp::Three),
+            ("%2\r\n+version\r\n:3\r\n:1\r\n:3\r\n", Resp::Two),
             ("*4\r\n$5\r\nproto\r\n:2\r\n$7\r\nmodules\r\n*-1\r\n", Resp::Two),
             ("+OK\r\n", Resp::Two),
         ] {
