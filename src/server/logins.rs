@@ -367,6 +367,173 @@ mod tests {
         assert_eq!(password(&next), "b");
     }
 
+    /// The next login after `login`, and what failed until then.
+    async fn followed(asked: &Asked, login: Login, refused: Option<&Login>) -> (String, u32) {
+        let told = AtomicU32::new(0);
+        let failed = |_| {
+            told.fetch_add(1, Ordering::Relaxed);
+        };
+        let login = Arc::new(login);
+        let next = asked.next(&login, refused, PATIENCE, failed);
+        let next = timeout(PATIENCE, next).await.expect("another one follows");
+        (password(&next).to_owned(), told.load(Ordering::Relaxed))
+    }
+
+    /// A login that is due in a moment.
+    fn due(password: &str) -> Login {
+        login(password).valid_for(Duration::ZERO, 0)
+    }
+
+    #[tokio::test]
+    async fn what_another_connection_has_got_is_not_asked_for_again() {
+        for (last, refused, answer, expected, questions) in [
+            (login("b"), None, None, "b", 0),
+            // The server has refused it, it is the same, or is due as well.
+            (login("b"), Some(login("b")), Some("c"), "c", 1),
+            (login("a"), None, Some("c"), "c", 1),
+            (due("b"), None, Some("c"), "c", 1),
+        ] {
+            let (asked, count) = asked();
+            asked.answer(Ok(last), false);
+            let answering = async {
+                while count.load(Ordering::Relaxed) < questions {
+                    tokio::task::yield_now().await;
+                }
+                if let Some(answer) = answer {
+                    asked.answer(Ok(login(answer)), false);
+                }
+            };
+            let following = followed(&asked, due("a"), refused.as_ref());
+            let ((next, failures), ()) = tokio::join!(following, answering);
+            assert_eq!((&*next, failures), (expected, 0));
+            assert_eq!(count.load(Ordering::Relaxed), questions);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_login_that_cannot_be_renewed_is_told() {
+        let asked = Asked::new(|| false);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let first = Arc::new(due("a"));
+        tokio::select! {
+            next = asked.next(&first, None, PATIENCE, |why| tell.send(why).unwrap()) => panic!("{next:?}"),
+            why = told.recv() => assert!(why.unwrap().contains("has ended"), "it says why"),
+        }
+        let (silent, count) = self::asked();
+        let patience = Duration::from_millis(5);
+        let mut silences = 0;
+        let failed = |why: String| tell.send(why).unwrap();
+        let next = silent.next(&first, None, patience, failed);
+        let hearing = async {
+            while silences < 2 {
+                let why = told.recv().await.unwrap();
+                assert!(why.contains("has not answered"), "{why}");
+                silences += 1;
+            }
+        };
+        tokio::select! {
+            next = next => panic!("{next:?}"),
+            () = hearing => {}
+        }
+        assert!(count.load(Ordering::Relaxed) >= 2, "a question that is lost is asked again");
+    }
+
+    #[tokio::test]
+    async fn a_login_that_lasts_longer_than_was_known_is_kept() {
+        let (asked, count) = asked();
+        let answering = async {
+            for password in ["a", "b"] {
+                let before = count.load(Ordering::Relaxed);
+                while count.load(Ordering::Relaxed) == before {
+                    tokio::task::yield_now().await;
+                }
+                let lasts = if password == "a" { due(password) } else { login(password) };
+                asked.answer(Ok(lasts), false);
+            }
+        };
+        let ((next, failures), ()) = tokio::join!(followed(&asked, due("a"), None), answering);
+        assert_eq!((&*next, failures, count.load(Ordering::Relaxed)), ("b", 0, 2));
+    }
+
+    #[tokio::test]
+    async fn only_what_is_offered_and_new_is_due_at_once() {
+        for (password, offered) in [("a", true), ("b", false)] {
+            let (asked, _) = asked();
+            asked.answer(Ok(login(password)), offered);
+            let due = timeout(Duration::from_millis(5), async {
+                asked.due(&login("a")).await;
+            });
+            assert!(due.await.is_err(), "it is not due: {password}");
+        }
+        // A failure leaves what was offered before.
+        let (asked, _) = asked();
+        asked.answer(Ok(login("b")), true);
+        asked.answer(Err("no".to_owned()), false);
+        timeout(PATIENCE, asked.due(&login("a"))).await.expect("it is due");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_tls_keeps_that_of_the_answer_before() {
+        let (asked, _) = asked();
+        let tls = |name: &str| {
+            let options = crate::server::TlsOptions {
+                ca: None,
+                cert: None,
+                key: None,
+                server_name: Some(name.to_owned()),
+                verify: false,
+            };
+            Some(Arc::new(Tls::new(options).unwrap()))
+        };
+        for (given, kept) in [(tls("one"), "one"), (None, "one"), (tls("two"), "two")] {
+            asked.answer(Ok(Login { tls: given, ..login("a") }), false);
+            let last = asked.last().unwrap();
+            let shown = format!("{:?}", last.tls);
+            assert!(shown.contains(kept), "{shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_that_of_the_last_question() {
+        let (asked, count) = asked();
+        for answer in [Ok(login("a")), Err("no".to_owned()), Ok(login("b"))] {
+            let expected = answer.as_ref().map(|login| password(login).to_owned());
+            let expected = expected.map_err(|why| Failure::Lost(why.clone()));
+            let answering = async {
+                tokio::task::yield_now().await;
+                asked.answer(answer.clone(), false);
+            };
+            let (told, ()) = tokio::join!(asked.ask(PATIENCE), answering);
+            assert_eq!(told.map(|login| password(&login).to_owned()), expected);
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test]
+    async fn a_login_that_is_fixed_is_the_only_one() {
+        let fixed = LoginSource::fixed(Some("app".to_owned()), Some("a".to_owned()));
+        let first = fixed.login(PATIENCE).await.unwrap();
+        assert!(!fixed.is_asking(), "it is known");
+        assert!(fixed.instead_of(&login("b"), PATIENCE).await.unwrap().is_none());
+        let next = fixed.next(&first, None, PATIENCE, drop);
+        assert!(timeout(Duration::from_millis(1), next).await.is_err(), "none follows");
+        assert!(first.is_same(&first), "it is itself");
+        assert!(!first.is_same(&login("a")), "the user differs");
+        let user = Login::new(first.username.clone(), None);
+        assert!(!first.is_same(&user), "the password differs");
+    }
+
+    #[test]
+    fn the_time_of_a_renewal_is_spread_between_two_parts_of_the_whole() {
+        let whole = Duration::from_secs(100);
+        for (chance, margin_s) in [(0, 40), (19, 21), (20, 40)] {
+            let expiry = login("a").valid_for(whole, chance).expiry.unwrap();
+            assert_eq!(expiry.expires.since(expiry.renew_at), Duration::from_secs(margin_s));
+        }
+        let expiry = login("a").valid_for(Duration::ZERO, 0).expiry.unwrap();
+        assert_eq!(expiry.renew_at.since(expiry.expires), RENEW_AFTER_MIN);
+    }
+
     #[test]
     fn a_login_is_renewed_well_before_it_ends() {
         for chance in 0..40 {
@@ -378,6 +545,8 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        assert!(!format!("{:?}", login("s3cret")).contains("s3cret"), "the password is hidden");
+        let shown = format!("{:?}", Login { username: Some("app".to_owned()), ..login("s3cret") });
+        assert!(shown.contains("app") && shown.contains("***"), "the rest is shown: {shown}");
+        assert!(!shown.contains("s3cret"), "the password is hidden");
     }
 }
