@@ -264,6 +264,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_elsewhere_by_a_redirection_or_when_they_are_apart() {
+        let refused =
+            |code: &str| Failure::Refused(Refusal { code: code.to_owned(), detail: String::new() });
+        for code in ["ASK", "MOVED", "TRYAGAIN"] {
+            assert!(is_elsewhere(&refused(code)), "{code}");
+        }
+        assert!(is_elsewhere(&Failure::Halfway), "the script names keys of two servers");
+        for failure in [refused("NOPERM"), Failure::NoScript, Failure::Lost(String::new())] {
+            assert!(!is_elsewhere(&failure), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_no_text_is_none_of_a_lock() {
+        let keys = ["lock:a".into(), vec![0xff], "lock:b".into()].map(Value::BulkString);
+        let answer = Value::Array(vec![Value::BulkString("7".into()), Value::Array(keys.into())]);
+        let read = read_scan(answer).unwrap();
+        assert_eq!(read, ("7".to_owned(), vec!["lock:a".to_owned(), "lock:b".to_owned()]));
+        assert!(matches!(read_scan(Value::Okay), Err(Failure::Lost(_))), "it is no answer");
+    }
+
+    #[test]
     fn what_an_acl_forbids_is_a_key_or_a_command() {
         for (detail, expected) in [
             ("this user has no permissions to access one of the keys used as arguments", true),

@@ -327,7 +327,12 @@ mod tests {
         let [first, second] = [&old, &new].map(|address| Ok(address.clone()));
         let answers = vec![first.clone(), second.clone(), second.clone()];
         assert_eq!(order(answers), [new.clone(), old.clone()]);
-        assert_eq!(order(vec![first, failed(), second]), [old, new]);
+        assert_eq!(
+            order(vec![first.clone(), failed(), second.clone()]),
+            [old.clone(), new.clone()]
+        );
+        let answers = [second.clone(), first, second.clone(), second].into_iter().enumerate();
+        assert_eq!(by_votes(&answers.collect()), [(new, 3), (old, 1)]);
         assert!(order(vec![failed()]).is_empty(), "a Sentinel that failed names nobody");
     }
 

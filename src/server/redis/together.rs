@@ -258,6 +258,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_request_stays_among_shares() {
+        let probe = Item::Probe { sent: crate::protocol::Mono::from_micros(1) };
+        let items = [take(1, "a", SHARE, 10), probe, take(2, "a", SHARE, 10)];
+        let all = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(all, [vec![1, 2], Vec::new()]);
+    }
+
+    #[test]
     fn a_turn_with_one_share_is_as_it_was() {
         let items =
             [take(1, "a", SHARE, 10), take(2, "a", Mode::Exclusive, 10), leave(3, "a", false)];
@@ -288,6 +296,53 @@ mod tests {
             *send_mode = SendMode::Alone;
         }
         assert_eq!(arranged(&mut Apart::default(), &items), None);
+    }
+
+    #[test]
+    fn what_may_wait_or_is_no_share_is_sent_alone() {
+        let call = |change: &dyn Fn(&mut Intent, &mut Mode, &mut u8)| {
+            let mut items = [take(1, "a", SHARE, 10), take(2, "a", SHARE, 10)];
+            if let Item::Call { call: Call::Acquire { intent, mode, block, .. }, .. } =
+                &mut items[0]
+            {
+                change(intent, mode, block);
+            }
+            arranged(&mut Apart::default(), &items)
+        };
+        assert_eq!(call(&|_, _, _| {}), Some(vec![vec![1, 2]]));
+        assert_eq!(call(&|intent, _, _| *intent = Intent::Try), Some(vec![vec![1, 2]]));
+        assert_eq!(call(&|intent, _, _| *intent = Intent::Poll), None);
+        assert_eq!(call(&|intent, _, _| *intent = Intent::Join(Some(7))), None);
+        assert_eq!(call(&|_, mode, _| *mode = Mode::Exclusive), None);
+        assert_eq!(call(&|_, _, block| *block = 2), None);
+        let limited = |_: &mut Intent, mode: &mut Mode, _: &mut u8| {
+            if let Mode::Shared { limit, .. } = mode {
+                *limit = std::num::NonZeroU64::new(5);
+            }
+        };
+        assert_eq!(call(&limited), None);
+        let items = [leave(1, "a", true), leave(2, "a", false)];
+        assert_eq!(arranged(&mut Apart::default(), &items), None);
+    }
+
+    #[test]
+    fn another_epoch_is_another_call() {
+        let mut items = [take(1, "a", SHARE, 10), take(2, "a", SHARE, 10), leave(3, "a", true)];
+        if let Item::Call { call: Call::Acquire { epoch, .. }, .. } = &mut items[1] {
+            *epoch = ServerTime::from_micros(2);
+        }
+        let all = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(all, [vec![1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn no_more_locks_are_kept_apart_than_there_is_room_for() {
+        let mut apart = Apart::default();
+        for number in 0..=APART_LOCKS_MAX {
+            let keys = LockKeys::from_key(&number.to_string());
+            apart.answers(Callers { keys, ..callers() }, Ok(Reply::Owner(false)));
+        }
+        assert_eq!(apart.0.len(), APART_LOCKS_MAX);
     }
 
     fn callers() -> Callers {
