@@ -8,7 +8,7 @@ use crate::protocol::{
     Call, Failure, Intent, LockKeys, Mode, Reply, RequestId, SendMode, ServerTime,
 };
 use crate::server::Item;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use std::time::Duration;
 
 /// At most so many requests are one call, which bounds the work of a script.
@@ -63,7 +63,9 @@ impl Apart {
 
     /// The calls that `items` are sent as, in order. None if each is sent alone, as most are.
     pub(super) fn arrange<'a>(&mut self, items: &'a [Item]) -> Option<Vec<Sending<'a>>> {
-        items.iter().filter(|item| share(item).is_some()).nth(1)?;
+        if self.0.is_empty() && !have_company(items) {
+            return None;
+        }
         let mut all: Vec<Sending<'_>> = Vec::with_capacity(items.len());
         // Where the last call about each lock stands, unless another request about the lock came after it.
         let mut open = FxHashMap::default();
@@ -182,6 +184,15 @@ impl<'a> Together<'a> {
     }
 }
 
+/// Whether two requests are about shares of one lock. Those of a semaphore for each of many things are not.
+fn have_company(items: &[Item]) -> bool {
+    let mut all = items.iter().filter_map(share).map(Call::keys);
+    let (Some(first), Some(second)) = (all.next(), all.next()) else { return false };
+    let mut known = FxHashSet::with_capacity_and_hasher(items.len(), FxBuildHasher);
+    known.insert(first);
+    !known.insert(second) || all.any(|keys| !known.insert(keys))
+}
+
 /// The lease and the epoch of a request that takes a share.
 const fn terms(call: &Call) -> Option<(Duration, ServerTime)> {
     if let Call::Acquire { ttl, epoch, .. } = call { Some((*ttl, *epoch)) } else { None }
@@ -270,6 +281,23 @@ mod tests {
         let items =
             [take(1, "a", SHARE, 10), take(2, "a", Mode::Exclusive, 10), leave(3, "a", false)];
         assert_eq!(arranged(&mut Apart::default(), &items), None);
+    }
+
+    #[test]
+    fn shares_of_many_locks_are_as_they_were() {
+        let mut items = vec![leave(1, "a", true), leave(2, "b", true), take(3, "c", SHARE, 10)];
+        assert_eq!(arranged(&mut Apart::default(), &items), None);
+        items.push(leave(4, "b", true));
+        let all = arranged(&mut Apart::default(), &items).unwrap();
+        assert_eq!(all, [vec![1], vec![2, 4], vec![3]]);
+        // Those of a lock that is remembered count down, also one by one.
+        let mut apart = Apart::default();
+        apart.add(LockKeys::from_key("a"));
+        let one_each = &items[..3];
+        for _ in 0..APART {
+            assert_eq!(arranged(&mut apart, one_each), Some(vec![vec![1], vec![2], vec![3]]));
+        }
+        assert_eq!(arranged(&mut apart, one_each), None);
     }
 
     #[test]
