@@ -5,7 +5,14 @@
 
 import { setTimeout } from 'node:timers/promises';
 import { LockLostError } from '../../base/errors.js';
-import { areReachable, everywhere, OWNS, RELEASE, type Share } from '../redlock/by-value.js';
+import {
+  areReachable,
+  everywhere,
+  OWNS,
+  type Patience,
+  RELEASE,
+  type Share,
+} from '../redlock/by-value.js';
 import { ResourceLockedError } from '../redlock/errors.js';
 import { validFor } from '../redlock/settings.js';
 import type { Client, ExecutionStats } from '../redlock/votes.js';
@@ -44,7 +51,7 @@ export interface Place {
  */
 export async function shorten({ clients, key, value }: Place, ttl: number): Promise<void> {
   const share = [{ key, token: value }];
-  await everywhere(new Set(clients), share, EXPIRE, [`${ttl}`], ONE_SERVER_MS);
+  await everywhere(new Set(clients), share, EXPIRE, [`${ttl}`], { limit: ONE_SERVER_MS });
 }
 
 /** @internal */
@@ -70,12 +77,13 @@ export class ValueHold implements ServerLock {
   ): Promise<ValueHold | undefined> {
     const hold = new ValueHold(place);
     const end = performance.now() + retries.wait;
-    const limit = limitFor(lockTimeout);
+    // All answers are waited for: what is denied must not be undone.
+    const patience = { limit: limitFor(lockTimeout) };
     let attempts = 0;
     let isConnected = false;
     while (attempts < retries.limit && performance.now() < end) {
       signal?.throwIfAborted();
-      if (await hold.#sets(TAKE, lockTimeout, limit)) return hold;
+      if (await hold.#sets(TAKE, lockTimeout, patience)) return hold;
       await hold.#undo();
       // What nobody has answered, since the clients were about to connect, was no attempt.
       const isCold = !isConnected && !hold.#isAnswered && (await hold.#isReachableBy(end, signal));
@@ -96,7 +104,8 @@ export class ValueHold implements ServerLock {
     const hold = new ValueHold(place);
     // The clients may be about to connect.
     const limit = Math.max(1, Math.min(lockTimeout, retries.wait));
-    return (await hold.#sets(EXPIRE, lockTimeout, limit)) ? hold : undefined;
+    const patience = { limit, endsWhenLost: true };
+    return (await hold.#sets(EXPIRE, lockTimeout, patience)) ? hold : undefined;
   }
 
   get held(): boolean {
@@ -105,7 +114,8 @@ export class ValueHold implements ServerLock {
 
   async extend(ttl: number): Promise<void> {
     const left = this.#until - performance.now();
-    if (await this.#sets(EXPIRE, ttl, Math.max(left, limitFor(ttl)))) return;
+    const patience = { limit: Math.max(left, limitFor(ttl)), endsWhenLost: true };
+    if (await this.#sets(EXPIRE, ttl, patience)) return;
     await this.release();
     const [{ key } = { key: '' }] = this.#shares;
     const what = `lock "${key}" is not held any more by this identifier on a majority of its servers`;
@@ -114,13 +124,14 @@ export class ValueHold implements ServerLock {
 
   async release(): Promise<void> {
     this.#until = 0;
-    await this.#ask(RELEASE, [], SERVER_MS);
+    await this.#ask(RELEASE, [], { limit: SERVER_MS });
   }
 
   /** Gives back what an attempt has got, or may have got. Where the key was held, it may be another's under this value. */
   async #undo(): Promise<void> {
     const clients = new Set([...this.#clients].filter((client) => !this.#denied.has(client)));
-    if (clients.size > 0) await everywhere(clients, this.#shares, RELEASE, [], SERVER_MS);
+    if (clients.size > 0)
+      await everywhere(clients, this.#shares, RELEASE, [], { limit: SERVER_MS });
   }
 
   /** Whether a majority can be reached until `end`. */
@@ -135,13 +146,10 @@ export class ValueHold implements ServerLock {
     return Promise.race([reached, late.catch(() => false)]).finally(() => over.abort());
   }
 
-  /**
-   * Whether a majority agrees while the lease lasts, each server within `limit` ms. Then the others get the value as well, if
-   * they can.
-   */
-  async #sets(script: string, ttl: number, limit: number): Promise<boolean> {
+  /** Whether a majority agrees while the lease lasts. Then the others get the value as well, if they can. */
+  async #sets(script: string, ttl: number, patience: Patience): Promise<boolean> {
     const began = performance.now();
-    const { votesFor, votesAgainst, quorumSize } = await this.#ask(script, [`${ttl}`], limit);
+    const { votesFor, votesAgainst, quorumSize } = await this.#ask(script, [`${ttl}`], patience);
     const denials = [...votesAgainst].filter(([, error]) => error instanceof ResourceLockedError);
     this.#denied = new Set(denials.map(([client]) => client));
     this.#isAnswered = votesFor.size + denials.length >= quorumSize;
@@ -149,11 +157,11 @@ export class ValueHold implements ServerLock {
     if (votesFor.size < quorumSize || performance.now() >= until) return false;
     this.#until = until;
     const others = new Set(votesAgainst.keys());
-    if (others.size > 0) void everywhere(others, this.#shares, TAKE, [`${ttl}`], limit);
+    if (others.size > 0) void everywhere(others, this.#shares, TAKE, [`${ttl}`], patience);
     return true;
   }
 
-  #ask(script: string, args: readonly string[], limit: number): Promise<ExecutionStats> {
-    return everywhere(this.#clients, this.#shares, script, args, limit);
+  #ask(script: string, args: readonly string[], patience: Patience): Promise<ExecutionStats> {
+    return everywhere(this.#clients, this.#shares, script, args, patience);
   }
 }

@@ -147,9 +147,18 @@ function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
   return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
+/** How long to wait for votes. @internal */
+export interface Patience {
+  /** After so many ms without an answer a client has voted against. */
+  readonly limit: number;
+  /** Whether the others are not waited for either once no majority can agree any more. */
+  readonly endsWhenLost?: boolean;
+}
+
+const ENDLESS: Patience = { limit: Number.POSITIVE_INFINITY };
+
 /**
- * Asks all clients, and waits for a majority that agrees, or for all answers. With a `limit`, one that takes longer, in ms, is a
- * vote against, and the others are not waited for once no majority can agree any more.
+ * Asks all clients, and waits for a majority that agrees, or for all answers.
  *
  * @internal
  */
@@ -158,10 +167,9 @@ export function everywhere(
   shares: readonly Share[],
   script: string,
   args: readonly string[],
-  limit = Number.POSITIVE_INFINITY,
+  { limit, endsWhenLost = false }: Patience = ENDLESS,
 ): Promise<ExecutionStats> {
   const { membershipSize, quorumSize } = statsOf(clients);
-  const hasLimit = limit !== Number.POSITIVE_INFINITY;
   const votesFor = new Set<Client>();
   const votesAgainst = new Map<Client, Error>();
   return new Promise((resolve) => {
@@ -170,7 +178,7 @@ export function everywhere(
         if (error === undefined) votesFor.add(client);
         else votesAgainst.set(client, error);
         const all = votesFor.size + votesAgainst.size === membershipSize;
-        const isLost = hasLimit && votesAgainst.size > membershipSize - quorumSize;
+        const isLost = endsWhenLost && votesAgainst.size > membershipSize - quorumSize;
         if (!all && !isLost && votesFor.size < quorumSize) return;
         resolve({ membershipSize, quorumSize, votesFor, votesAgainst });
       });
