@@ -132,13 +132,16 @@ function editDistance(a: string, b: string): number {
   for (let i = 1; i <= a.length; i++) {
     const next = [i];
     for (let j = 1; j <= b.length; j++) {
-      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+      const [diagonal, above, left] = [row[j - 1], row[j], next[j - 1]] as Triple;
+      const substitute = diagonal + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, above + 1, left + 1));
     }
     row = next;
   }
-  return row[b.length] ?? 0;
+  return row[b.length] as number;
 }
+
+type Triple = [number, number, number];
 
 /** `String.prototype.isWellFormed`, which the types of ES2022 do not know. @internal */
 export function isWellFormed(text: string): boolean {

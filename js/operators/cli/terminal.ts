@@ -68,7 +68,7 @@ export function table(
   const line = (texts: readonly string[], row?: readonly string[]) =>
     texts
       .map((text, i) => {
-        const { head = '', width = 0 } = shown[i] ?? {};
+        const { head, width } = shown[i] as Column;
         const short = shortened(text, width);
         const colour = row === undefined ? undefined : fit.colour?.(head, text, row);
         const painted = colour === undefined ? short : paint(process.stdout, colour, short);
@@ -103,7 +103,7 @@ function fitted(all: readonly Column[], { shorten, leave }: Fit): Column[] {
   }
   // The widest gives a letter at a time, so that the others keep theirs.
   const widths = new Map(shown.map((column) => [column, column.width]));
-  const widthOf = (column: Column) => widths.get(column) ?? 0;
+  const widthOf = (column: Column) => widths.get(column) as number;
   for (let over = total(shown, widthOf) - room; over > 0; over -= 1) {
     const able = shown.filter((column) => widthOf(column) > least(column));
     const [widest] = able.sort((a, b) => widthOf(b) - widthOf(a));

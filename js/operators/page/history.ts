@@ -101,9 +101,9 @@ export class History {
   }
 
   #dropFirst(name: string, own: Kept[]): void {
-    const first = own.shift();
+    const { letters } = own.shift() as Kept;
     this.#events -= 1;
-    this.#letters -= first?.letters ?? 0;
+    this.#letters -= letters;
     if (own.length === 0) this.#byLock.delete(name);
   }
 }
