@@ -7,7 +7,9 @@
 /** @internal */
 export { lockName } from './adapters/bullmq/names.js';
 /** @internal */
-export { slotTagOf } from './base/hash-slots.js';
+export { checkObject, checkWholeNumber, show } from './base/checks.js';
+/** @internal */
+export { hashTagOf, slotTagOf } from './base/hash-slots.js';
 /** @internal */
 export { adviceOnGone, readLabel, writeLabel } from './base/label.js';
 /** @internal */
@@ -15,7 +17,13 @@ export { checkJob, joinNames, leaderLockOf, markOf, RESERVED_SUFFIXES } from './
 /** @internal */
 export { printable } from './base/printable.js';
 /** @internal */
+export { milliseconds, moment, readDuration } from './base/time.js';
+/** @internal */
 export * as tokens from './base/tokens.js';
+/** @internal */
+export { inDatabase, isMock, readClients } from './connect/clients/read-clients.js';
+/** @internal */
+export { startable } from './connect/connect.js';
 /** @internal */
 export { prepare } from './connect/prepare.js';
 /** @internal */
@@ -35,7 +43,11 @@ export { CronPlan } from './once/cron.js';
 /** @internal */
 export { judge } from './operators/cli/judge.js';
 /** @internal */
+export { judgeRights, questions, rights } from './operators/cli/rights.js';
+/** @internal */
 export { paint, table, wrapped } from './operators/cli/terminal.js';
+/** @internal */
+export { Feed } from './operators/page/feed.js';
 /** @internal */
 export { fileOf } from './operators/page/files.js';
 /** @internal */

@@ -1,17 +1,20 @@
 /** Labels: any text stands in a token, within bounds, and is read as it was given. */
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import os from 'node:os';
 import { test } from 'node:test';
 import fc from 'fast-check';
 
 interface Internals {
+  adviceOnGone(label: string | undefined): string | undefined;
   readonly tokens: { labelOf(token: string): string | undefined };
   writeLabel(text: string): string;
   readLabel(written: string): string;
   printable(text: string): string;
 }
 
-const { tokens, writeLabel, readLabel, printable } =
+const { adviceOnGone, tokens, writeLabel, readLabel, printable } =
   require('../../../dist/internals.js') as Internals;
 
 const WRITTEN = /^(?:[A-Za-z0-9._~-]|%[0-9A-F]{2}){0,240}$/;
@@ -65,4 +68,33 @@ test('any text: bounded, of the characters of a token, and the start of what was
       assert.equal(tokens.labelOf(`hf1.c.5.${writeLabel(given)} done`) ?? '', shown(given));
     }),
   );
+});
+
+test('only the default label of a process of this machine that is gone has an advice', () => {
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  const machine = os.hostname().slice(0, 63);
+  const advice = adviceOnGone(`${machine}.${pid}`);
+  assert.match(`${advice}`, new RegExp(`^no process ${pid} is seen .* locks\\.close\\(\\)`));
+  const others = [
+    `${machine}.${process.pid}`,
+    `${machine}.1`,
+    `other-${machine}.${pid}`,
+    `${machine}.${pid} `,
+    `${machine}.0${pid}`,
+    `${machine}.${pid}.x`,
+    `${machine}.12345678901`,
+    `${machine}`,
+    '',
+    undefined,
+  ];
+  for (const label of others) assert.equal(adviceOnGone(label), undefined, label);
+});
+
+test('a process that may not ask for the name of the machine calls it pid', (t) => {
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  t.mock.method(os, 'hostname', () => {
+    throw new Error('no permission');
+  });
+  assert.match(`${adviceOnGone(`pid.${pid}`)}`, /^no process/);
+  assert.equal(adviceOnGone(`undefined.${pid}`), undefined);
 });

@@ -1,19 +1,24 @@
-/** Lengths of time for people, by the module that the page loads and the command line is made of. */
+/** Lengths of time and moments: as people read them, and as they write them. */
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 
 interface Internals {
   fileOf(name: string): { readonly text: string } | undefined;
+  milliseconds(text: string, what: string): number;
+  moment(time: Date): string;
+  readDuration(text: string): number | undefined;
 }
 
-const { fileOf } = require('../../../dist/internals.js') as Internals;
+const { fileOf, milliseconds, moment, readDuration } =
+  require('../../../dist/internals.js') as Internals;
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
 const DAY_MS = 864e5;
 
 let human: (ms: number) => string;
 
+// By the module that the page loads and the command line is made of.
 before(async () => {
   const text = fileOf('shared.mjs')?.text ?? '';
   ({ human } = await import(`data:text/javascript,${encodeURIComponent(text)}`));
@@ -60,6 +65,63 @@ test('the limits between units', () => {
   ];
   assert.deepEqual(shown.map(human), texts);
   assert.equal(human(DAY_MS - 3e4), '1d00h');
+});
+
+test('a text is read with its unit, in whole ms, or not at all', () => {
+  const read: [string, number | undefined][] = [
+    ['5ms', 5],
+    ['1.5ms', 2],
+    ['0.4ms', 0],
+    ['0s', 0],
+    ['1.5s', 1_500],
+    ['30m', 1_800_000],
+    ['2h', 7_200_000],
+    ['1.25d', 108_000_000],
+    ['5', undefined],
+    ['.5s', undefined],
+    ['1.s', undefined],
+    ['5 s', undefined],
+    ['5s ', undefined],
+    ['-5s', undefined],
+    ['5S', undefined],
+    ['5w', undefined],
+    ['s', undefined],
+    ['', undefined],
+  ];
+  for (const [text, ms] of read) assert.equal(readDuration(text), ms, text);
+  assert.equal(milliseconds('2m', 'ttl'), 120_000);
+});
+
+test('a text without a unit is refused: a number with how to write it, a long text cut', () => {
+  const long = `${'a'.repeat(59)}b`;
+  const ends: [string, string][] = [
+    ['5', `"5": write 5 for ms, or '5s' for seconds`],
+    ['030', `"030": write 30 for ms, or '030s' for seconds`],
+    ['5.5', '"5.5"'],
+    ['x5', '"x5"'],
+    [long, `"${long}"`],
+    [`${long}c`, `"${long}…"`],
+  ];
+  for (const [text, shown] of ends) {
+    assert.throws(
+      () => milliseconds(text, 'ttl'),
+      (error: Error & { code: string }) => {
+        assert.equal(error.code, 'ERR_INVALID_ARG_VALUE');
+        assert.ok(error.message.startsWith('ttl must be a number of ms, or a text with a unit'));
+        assert.ok(error.message.endsWith(` '1h' or '1d', got ${shown}`), error.message);
+        return true;
+      },
+    );
+  }
+});
+
+test('a moment has its date unless that is today', () => {
+  assert.equal(moment(new Date(2001, 1, 3, 4, 5, 6)), '2001-02-03 04:05:06');
+  assert.equal(moment(new Date(2011, 10, 23, 14, 15, 16)), '2011-11-23 14:15:16');
+  const noon = new Date(new Date().setHours(12, 0, 0));
+  const isToday = noon.toDateString() === new Date().toDateString();
+  if (isToday) assert.equal(moment(noon), '12:00:00');
+  assert.match(moment(new Date(noon.getTime() - DAY_MS)), /^\d{4}-\d\d-\d\d 1[123]:00:00$/);
 });
 
 function range(from: number, to: number, step: number): number[] {
