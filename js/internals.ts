@@ -21,6 +21,8 @@ export { milliseconds, moment, readDuration } from './base/time.js';
 /** @internal */
 export * as tokens from './base/tokens.js';
 /** @internal */
+export { AskedLogins } from './connect/asked-logins.js';
+/** @internal */
 export { inDatabase, isMock, readClients } from './connect/clients/read-clients.js';
 /** @internal */
 export { startable } from './connect/connect.js';
@@ -35,17 +37,25 @@ export { NativeChannel } from './native/channel.js';
 /** @internal */
 export { LockHandles } from './native/handles.js';
 /** @internal */
-export { openOperations } from './native/operations.js';
+export { openOperations, operations } from './native/operations.js';
 /** @internal */
 export * as records from './native/records.js';
 /** @internal */
 export { CronPlan } from './once/cron.js';
 /** @internal */
+export { exitCodeOf, withoutLogin } from './operators/cli/exit.js';
+/** @internal */
+export { runUnder, Signals } from './operators/cli/guarded-command.js';
+/** @internal */
 export { judge } from './operators/cli/judge.js';
 /** @internal */
 export { judgeRights, questions, rights } from './operators/cli/rights.js';
 /** @internal */
+export { Screen } from './operators/cli/screen.js';
+/** @internal */
 export { paint, table, wrapped } from './operators/cli/terminal.js';
+/** @internal */
+export { writeAll } from './operators/migrate/rewrite/write.js';
 /** @internal */
 export { Feed } from './operators/page/feed.js';
 /** @internal */

@@ -45,13 +45,22 @@ interface Ran {
 export async function runUnder(
   lock: Lock,
   words: readonly string[],
-  { grace, cleanEnv, json = false }: CommandOptions,
+  options: CommandOptions,
   signals: Signals,
   more: Readonly<Record<string, string>> = {},
 ): Promise<Ran> {
   const ofLock = { HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
-  const job = new Job(words, { more: { ...more, ...ofLock }, clean: cleanEnv === true });
-  signals.to(job);
+  try {
+    const job = new Job(words, { more: { ...more, ...ofLock }, clean: options.cleanEnv === true });
+    signals.to(job);
+    return { exit: await endOf(job, lock, options), ran: true };
+  } catch (error) {
+    report(error, options.json === true);
+    return { exit: exitCodeOf(error), ran: false };
+  }
+}
+
+async function endOf(job: Job, lock: Lock, { grace, json = false }: CommandOptions) {
   let stopping: Promise<void> | undefined;
   const stop = () => {
     report(lock.signal.reason, json);
@@ -62,10 +71,7 @@ export async function runUnder(
   try {
     const exit = await job.ended;
     await stopping;
-    return { exit: stopping === undefined ? exit : Exit.Lost, ran: true };
-  } catch (error) {
-    report(error, json);
-    return { exit: exitCodeOf(error), ran: false };
+    return stopping === undefined ? exit : Exit.Lost;
   } finally {
     lock.signal.removeEventListener('abort', stop);
   }

@@ -1,6 +1,6 @@
 /** A command that runs under a lock: starts it, passes signals to it, stops it. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -40,12 +40,10 @@ export class Job {
   /** The exit code of the command, as a shell reports it. */
   readonly ended: Promise<number>;
 
+  /** Throws what the system says against the command, if it says so at once; else `ended` rejects with it. */
   constructor([program = '', ...args]: readonly string[], { more, clean }: JobEnvironment) {
-    this.#child = spawn(program, args, {
-      stdio: 'inherit',
-      detached: this.#group,
-      env: { ...inherited(clean ? [...LOGIN, ...SERVER] : LOGIN), ...more },
-    });
+    const env = { ...inherited(clean ? [...LOGIN, ...SERVER] : LOGIN), ...more };
+    this.#child = spawned(program, args, { stdio: 'inherit', detached: this.#group, env });
     this.ended = new Promise((resolve, reject) => {
       this.#child.once('error', (error) => reject(startError(program, error)));
       this.#child.once('exit', (code, signal) => resolve(code ?? codeOf(signal)));
@@ -110,6 +108,16 @@ function isLiving(pid: string, group: number): boolean {
 function inherited(withheld: readonly string[]): NodeJS.ProcessEnv {
   const all = Object.entries(process.env);
   return Object.fromEntries(all.filter(([name]) => !withheld.includes(name.toUpperCase())));
+}
+
+/** Node tells by an event only of some of the reasons why the system starts no command, and throws the others. */
+function spawned(program: string, args: readonly string[], options: SpawnOptions): ChildProcess {
+  try {
+    return spawn(program, args, options);
+  } catch (error) {
+    const { errno } = error as NodeJS.ErrnoException;
+    throw errno === undefined ? error : startError(program, error as NodeJS.ErrnoException);
+  }
 }
 
 /** The error of a command that did not start, with the exit code of a shell. */
