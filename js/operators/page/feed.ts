@@ -127,7 +127,8 @@ export class Feed {
 
   #miss(): void {
     this.#observer.missed();
-    if (this.#lastLook > 0) this.#missedSince ??= this.#lastLook;
+    // Before the first look the history has no time to keep a gap of.
+    this.#missedSince ??= this.#lastLook;
   }
 
   /** Takes note that a look has succeeded, and what nobody watched before it. */

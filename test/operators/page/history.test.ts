@@ -96,3 +96,37 @@ test('a semaphore with a thousand holders takes a megabyte at most', () => {
   assert.ok(JSON.stringify(all).length < 1_100_000, `${JSON.stringify(all).length}`);
   assert.equal(all.at(-1)?.at, 499);
 });
+
+test('all events are in the order of their times, whichever lock they are of', () => {
+  history.add([happening('a', 1), happening('b', 2), happening('a', 3)], 3);
+  history.add([happening('c', 4), happening('b', 5)], 5);
+  assert.deepEqual(
+    history.all().map(({ at }) => at),
+    [1, 2, 3, 4, 5],
+  );
+  assert.deepEqual(
+    history.of('b').map(({ at }) => at),
+    [2, 5],
+  );
+  assert.deepEqual(history.of('nothing'), []);
+});
+
+test('the latest fifty gaps are kept, and nothing begins before the first look', () => {
+  for (let i = 1; i <= 60; i++) history.addGap({ from: 10 * i, to: 10 * i + 5 });
+  assert.deepEqual([history.gaps.length, history.gaps[0]?.from], [50, 110]);
+  history.since = 0;
+  history.add([], 10 * 60 * MINUTE);
+  assert.deepEqual([history.since, history.gaps.length], [0, 50]);
+});
+
+test('a gap ends the time before it alone: one that begins later stays', () => {
+  history.addGap({ from: 100, to: 200 });
+  history.add([], 1);
+  assert.deepEqual([history.since, history.gaps.length], [1, 1]);
+  history.since = 100;
+  history.add([], 1);
+  assert.deepEqual([history.since, history.gaps.length], [200, 0]);
+  history.addGap({ from: 100, to: 200 });
+  history.add([], 1);
+  assert.deepEqual([history.since, history.gaps.length], [200, 0], 'it is over');
+});
