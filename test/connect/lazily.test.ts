@@ -37,6 +37,50 @@ test('the first call connects; the events of before are heard', limited, async (
   await assert.rejects(locks.acquire('a'), { name: 'LockClosedError' });
 });
 
+test('what asks nothing of the server answers before there is a connection', limited, async () => {
+  const locks = connectLazily('redis://127.0.0.1:1') as LockManager & Record<string, () => unknown>;
+  assert.throws(() => locks['prepare']?.(), {
+    name: 'LockConnectionError',
+    message: /^prepare\(\) was called before this manager has connected/,
+  });
+  assert.deepEqual(locks['heldSemaphores']?.(), []);
+  assert.equal(locks['cancelPrepared']?.(), undefined);
+  assert.equal(locks['warn']?.(), undefined);
+  const [before, now, after] = [performance.now(), locks['now']?.(), performance.now()];
+  assert.ok(before <= Number(now) && Number(now) <= after, `${now}`);
+  const { connected, warnings, clientId } = locks;
+  assert.deepEqual([connected, warnings, clientId], [false, new Map(), '']);
+  await locks.close();
+});
+
+test(
+  'listeners move to the connected manager: each in its order, and once where it is so',
+  limited,
+  async () => {
+    const locks = connectLazily('memory:');
+    const heard: string[] = [];
+    const removed = () => heard.push('removed');
+    locks.on('lost', () => heard.push('first'));
+    locks.once('lost', () => heard.push('once'));
+    locks.on('lost', removed);
+    assert.equal(locks.off('lost', removed), locks);
+    locks.on('lost', () => heard.push('last'));
+    assert.equal(locks.listenerCount('lost'), 3);
+    for (const name of ['a', 'b']) {
+      await locks.acquire(name);
+      await locks.acquire(name, { steal: true });
+    }
+    assert.deepEqual(heard, ['first', 'once', 'last', 'first', 'last']);
+    assert.equal(locks.listenerCount('lost'), 2);
+    assert.equal(
+      locks.on('lost', () => {}),
+      locks,
+    );
+    assert.equal(Reflect.get(locks, 'connected'), true);
+    await locks.close();
+  },
+);
+
 test('each method and property of a manager is there before and after', limited, async () => {
   const locks = connectLazily('memory:');
   const own = Object.getOwnPropertyNames(LockManager.prototype).filter(

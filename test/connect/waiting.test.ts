@@ -73,3 +73,19 @@ test('connect does not wait for a server that refuses the login', async (t) => {
   await assert.rejects(connect(server.url, { password: 'wrong', waitForServer }), LockServerError);
   await assert.rejects(connect(server.url, { waitForServer: -1 }), /waitForServer/);
 });
+
+test('no other refusal than that of the password is tried again', {
+  timeout: 20_000,
+}, async (t) => {
+  const server = await RedisServer.start();
+  t.after(() => server.stop());
+  await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>p');
+  let asked = 0;
+  const password = () => {
+    asked += 1;
+    return 'p';
+  };
+  const options = { username: 'app', password, waitForServer: Number.POSITIVE_INFINITY };
+  await assert.rejects(connect(server.url, options), { serverCode: 'NOPERM' });
+  assert.ok(asked <= 2, `${asked}`);
+});

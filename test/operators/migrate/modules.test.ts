@@ -361,3 +361,22 @@ export const leave = () => ${name}.del('lock:door');
     ],
   );
 });
+
+test('a value is followed through eight files, and no further', async () => {
+  const chain = (length: number) => {
+    const links = Array.from({ length: length - 1 }, (_, i) => [
+      `${length}/${i + 1}.js`,
+      `export { kv } from './${i + 2}.js';`,
+    ]);
+    return {
+      [`${length}/lock.js`]: `import { kv } from './1.js';\n${LOCK}`,
+      ...Object.fromEntries(links),
+      [`${length}/${length}.js`]: `${CLIENT}export const kv = made;`,
+    };
+  };
+  const lengths = [1, 2, 7, 8, 9, 10];
+  const files = Object.assign({}, ...lengths.map(chain));
+  const { changes } = await reportOf(folderOf(files));
+  const followed = lengths.filter((length) => changes.includes(`${length}/lock.js`));
+  assert.deepEqual(followed, [1, 2, 7, 8]);
+});
