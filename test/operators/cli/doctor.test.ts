@@ -38,6 +38,7 @@ function complaints(all: readonly Finding[]): string[][] {
 
 test('a server that is fit for locks is told so, check by check', async () => {
   const { stdout } = await ends(0, environment(server), 'doctor');
+  assert.doesNotMatch(stdout, /undefined|→ *$/m, 'a finding without an advice is one line');
   for (const [check, message] of [
     ['round trip', 'a round trip takes \\d+\\.\\d\\d ms'],
     ['version', '(Redis|Valkey) \\d+\\.\\d+'],
