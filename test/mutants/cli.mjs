@@ -48,8 +48,8 @@ export default {
     },
     {
       file: 'js/operators/cli/guarded-command.ts',
-      was: 'exit: stopping === undefined ? exit : Exit.Lost, ran: true',
-      becomes: 'exit, ran: true',
+      was: 'return stopping === undefined ? exit : Exit.Lost;',
+      becomes: 'return exit;',
       tests: ['cli/loss'],
     },
     {
