@@ -7,6 +7,16 @@
 /** @internal */
 export { lockName } from './adapters/bullmq/names.js';
 /** @internal */
+export { checkOptions, tokenFor } from './adapters/redis-semaphore/options.js';
+/** @internal */
+export { Permits } from './adapters/redis-semaphore/permits.js';
+/** @internal */
+export { Possession } from './adapters/redis-semaphore/possession.js';
+/** @internal */
+export { Connection } from './adapters/redlock/connection.js';
+/** @internal */
+export { Holds } from './adapters/redlock/holds.js';
+/** @internal */
 export { checkObject, checkWholeNumber, show } from './base/checks.js';
 /** @internal */
 export { hashTagOf, slotTagOf } from './base/hash-slots.js';
