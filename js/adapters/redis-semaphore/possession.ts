@@ -139,7 +139,7 @@ export class Possession<Of = unknown> implements Holder {
   giveUp(): void {
     const { hold } = this;
     this.#before = 'free';
-    this.#become(hold === undefined ? 'free' : 'between', hold);
+    this.#become('between', hold);
   }
 
   /** It is to be taken over again: its release has failed. */
