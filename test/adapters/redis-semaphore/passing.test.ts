@@ -184,7 +184,7 @@ test('a wait ends with its time, and its timer with the wait', async () => {
   assert.deepEqual([permits.isWanted, permits.isUsed], [true, true], 'one is held');
   const waits = new Wait(permits);
   assert.equal(timers(), before + 1);
-  permits.giveBack(new Held(), 0);
+  void permits.giveBack(new Held(), 0);
   assert.equal(await waits.soon(), 'passed');
   assert.equal(timers(), before);
   permits.free();
@@ -217,7 +217,7 @@ test('a signal ends a wait with its reason, and is listened to no longer than th
   abort.abort(new Error('enough'));
   assert.equal(await aborted.soon(), 'Error: enough');
   assert.deepEqual([listeners(), timers()], [0, before - 1]);
-  permits.giveBack(new Held(), 0);
+  void permits.giveBack(new Held(), 0);
   assert.equal(aborted.passes, undefined);
   await turn();
   assert.deepEqual([permits.isUsed, permits.isWanted], [false, false]);
@@ -324,7 +324,7 @@ function passedOn(permits: Permits): number {
   for (let passes = 0; passes < 100; passes++) {
     void new Wait(permits);
     const lock = new Held();
-    permits.giveBack(lock, 0);
+    void permits.giveBack(lock, 0);
     if (lock.releases === 0) continue;
     // The last wait asks.
     permits.answered(true);
@@ -353,7 +353,7 @@ test('those that ask later overtake the first to ask no further', () => {
   const give = () => {
     void new Wait(permits);
     const lock = new Held();
-    permits.giveBack(lock, 0);
+    void permits.giveBack(lock, 0);
     return lock.releases;
   };
   for (let i = 0; i < 2 * PASSES_MAX; i++) assert.equal(give(), 0);

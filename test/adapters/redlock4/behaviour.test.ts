@@ -282,6 +282,48 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
   });
 }
 
+for (const name of ['redlock4', 'holdfast/redlock4']) {
+  const Redlock4 = require(name) as typeof Redlock;
+  const open = (options: object = {}) => new Redlock4([client()], options);
+
+  test(`${name}: a callback may come later, and what is no callback is left alone`, async () => {
+    const lock = open().lock('late', LONG_MS);
+    const told = await called<Redlock.Lock>((callback) => lock.asCallback(callback));
+    assert.deepEqual([told.error, told.result], [null, await lock]);
+    for (const none of [undefined, null]) {
+      assert.equal(await lock.asCallback(none), told.result);
+      assert.equal(await lock.nodeify(none), told.result);
+    }
+    await told.result?.unlock();
+    const ended = open().unlock(told.result as Redlock.Lock);
+    assert.ok((await called((callback) => ended.asCallback(callback))).error instanceof Error);
+    await assert.rejects(Promise.resolve(ended));
+  });
+
+  test(`${name}: what done leaves unhandled ends the process, and what it handles does not`, async () => {
+    const uncaught: unknown[] = [];
+    process.setUncaughtExceptionCaptureCallback((error) => uncaught.push(error));
+    try {
+      const results: unknown[] = [];
+      const chain = () => open().lock('done', LONG_MS).return(7);
+      chain().done((result) => results.push(result));
+      await until(() => results.length > 0, 'the result');
+      open(FEW)
+        .lock('done', LONG_MS)
+        .done(null, () => results.push('handled'));
+      await until(() => results.length > 1, 'the error');
+      assert.deepEqual([results, uncaught], [[7, 'handled'], []]);
+      // Bluebird ends the process by itself.
+      if (name === 'redlock4') return;
+      open({ retryCount: 0 }).lock('done', LONG_MS).done();
+      await until(() => uncaught.length > 0, 'the uncaught error');
+      assert.equal((uncaught[0] as Error).name, 'LockError');
+    } finally {
+      process.setUncaughtExceptionCaptureCallback(null);
+    }
+  });
+}
+
 test('scripts of a caller are refused', () => {
   const Redlock4 = require('holdfast/redlock4') as typeof Redlock;
   const make = () => new Redlock4([client()], { lockScript: (text: string) => text } as object);
@@ -312,4 +354,24 @@ test('the signature of redlock 3 acquires, or extends the lock that has the valu
   assert.deepEqual([again.error, again.result?.resource], [null, ['a']]);
   await again.result?.unlock();
   assert.equal(await three.server.admin.exists('a'), 0);
+});
+
+test('a disposer tells its lock once that is acquired, and releases no other', async () => {
+  const Redlock4 = require('holdfast/redlock4') as typeof Redlock;
+  const open = () => new Redlock4([client()], { retryCount: 0 });
+  type Parts = {
+    promise(): PromiseLike<Redlock.Lock>;
+    resource(): Redlock.Lock | null;
+    tryDispose(): PromiseLike<unknown> | null;
+  };
+  const disposer = open().disposer('disposed', LONG_MS) as unknown as Parts;
+  assert.deepEqual([disposer.resource(), disposer.tryDispose()], [null, null]);
+  const lock = await disposer.promise();
+  assert.equal(disposer.resource(), lock);
+  const other = open().disposer('disposed', LONG_MS) as unknown as Parts;
+  await failureOf(other.promise());
+  assert.deepEqual([other.resource(), other.tryDispose()], [null, null]);
+  assert.equal(await three.server.admin.exists('disposed'), 1);
+  await disposer.tryDispose();
+  assert.equal(await three.server.admin.exists('disposed'), 0);
 });
