@@ -5,6 +5,8 @@
  */
 
 /** @internal */
+export { ForeignLease } from './acquire/foreign.js';
+/** @internal */
 export { lockName } from './adapters/bullmq/names.js';
 /** @internal */
 export { checkOptions, tokenFor } from './adapters/redis-semaphore/options.js';
