@@ -338,3 +338,31 @@ test('a server that falls silent in the middle is not waited for', async () => {
   await patient.close();
   await proxy.stop();
 });
+
+test('each who waits to share a lock or for an owner is told, and of the others one of each manager', async (t) => {
+  const managers = await Promise.all([0, 1, 2].map(() => connect(server.url)));
+  t.after(() => Promise.all(managers.map((each) => each.close())));
+  const [holder, one, other] = managers as [LockManager, LockManager, LockManager];
+  const whole = await holder.acquire('whole');
+  const parted = await holder.acquire('parted');
+  const shared = { mode: 'shared', limit: 2, label: 'one' } as const;
+  const calls = [
+    ...[one, one].map((each) => each.acquire('whole', { label: 'one' })),
+    other.acquire('whole', { label: 'other' }),
+    ...['a', 'b'].map((owner) => one.acquire('whole', { owner })),
+    ...[one, one].map((each) => each.acquire('parted', shared)),
+  ];
+  const waiting = async () => (await holder.query()).pending;
+  await until(async () => (await waiting()).length >= 6, 'the waiters');
+  const told = (await waiting()).map(({ name, mode, label }) => `${name} ${mode} ${label}`);
+  assert.deepEqual(told.sort(), [
+    'parted shared one',
+    'parted shared one',
+    'whole exclusive a',
+    'whole exclusive b',
+    'whole exclusive one',
+    'whole exclusive other',
+  ]);
+  await Promise.all([whole.release(), parted.release()]);
+  await Promise.all(calls.map(async (call) => (await call).release()));
+});

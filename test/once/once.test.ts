@@ -93,6 +93,19 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(await one.runOnce('job', { slot: 's', retry: true }, () => 3), DONE);
     });
 
+    test('with retry a body that throws leaves nothing behind', async () => {
+      const [one, other] = await start();
+      for (const options of [{ slot: 's' }, { slot: 's', keepResult: true }]) {
+        const failing = one.runOnce('job', { ...options, retry: true }, () => {
+          throw new Error('broken');
+        });
+        await assert.rejects(failing, /broken/);
+        const { held, pending } = await other.query();
+        assert.deepEqual([held, pending], [[], []]);
+        assert.equal(one.stats().held, 0);
+      }
+    });
+
     test("a mark's name that others share as a lock is not asked for again and again", async () => {
       const [one, other] = await start();
       for (const options of [{}, { retry: true }, { keepResult: true }]) {

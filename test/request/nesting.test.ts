@@ -150,3 +150,41 @@ test('the end of a block ends a nested lock, and not the lock of the request', B
   });
   assert.ok(await isFree(b, 'x'));
 });
+
+test(
+  'a nested lock tells what the lock of the request does, and leaves its end to that',
+  BOUND,
+  async () => {
+    for (const options of [{}, { mode: 'shared', limit: 3, permits: 2 }] as const) {
+      await a.request('x', options, async (outer) => {
+        await a.request('x', { ...AGAIN, ...options }, async (inner) => {
+          const { name, fence, mode, permits, token, signal, held } = inner;
+          assert.deepEqual(
+            { name, fence, mode, permits, token, held },
+            {
+              name: 'x',
+              fence: outer.fence,
+              mode: outer.mode,
+              permits: outer.permits,
+              token: outer.token,
+              held: true,
+            },
+          );
+          assert.equal(signal, outer.signal);
+          assert.deepEqual(inner.toJSON(), outer.toJSON());
+          assert.ok(inner.remaining > 0 && inner.remaining <= outer.remaining);
+          inner.assertHeld();
+          const nested = { code: 'ERR_LOCK_NESTED', lock: 'x' };
+          await assert.rejects(inner.stopRenewing(), { ...nested, message: /left to expire/ });
+          if (mode === 'shared') assert.equal(await inner.downgrade(), true);
+          else await assert.rejects(inner.downgrade(), { ...nested, message: /downgraded/ });
+          assert.deepEqual([outer.mode, outer.held], [mode, true]);
+          assert.equal(await inner.release(), true);
+          assert.equal(await inner.release(), false);
+          assert.deepEqual([inner.remaining, inner.held, outer.held], [0, false, true]);
+          assert.deepEqual([await inner.stopRenewing(), await inner.downgrade()], [false, false]);
+        });
+      });
+    }
+  },
+);
