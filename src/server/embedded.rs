@@ -264,6 +264,20 @@ pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Vec<String>
     texts(store.command(now, &parts))
 }
 
+/// Runs a script; the texts of its answer, those of lists in their order, none if it is nil or an error.
+#[cfg(test)]
+pub(crate) fn eval(
+    store: &mut Store,
+    now: ServerTime,
+    script: Script,
+    keys: &[&str],
+    args: &[&str],
+) -> Vec<String> {
+    let [keys, args] = [keys, args].map(|it| it.iter().map(|part| part.as_bytes()).collect());
+    let (keys, args): (Vec<_>, Vec<_>) = (keys, args);
+    texts(store.eval(now, script.source(), &keys, &args))
+}
+
 #[cfg(test)]
 fn texts(value: Value) -> Vec<String> {
     match value {

@@ -42,6 +42,8 @@ mod quorum_server;
 mod quorum_watch;
 mod renewal;
 mod script_effects;
+mod script_grants;
+mod script_shares;
 mod scripted;
 mod server;
 mod share_handoff;

@@ -8,42 +8,42 @@ use crate::protocol::{
 };
 
 /// The server's clock, which stands still.
-const NOW_MS: u64 = 1_700_000_000_000;
-const NOW_US: u64 = NOW_MS * 1_000;
-const A: &str = "hf1.a.1";
-const B: &str = "hf1.b.1";
-const SHARED: &str = "hf1.shared";
+pub(super) const NOW_MS: u64 = 1_700_000_000_000;
+pub(super) const NOW_US: u64 = NOW_MS * 1_000;
+pub(super) const A: &str = "hf1.a.1";
+pub(super) const B: &str = "hf1.b.1";
+pub(super) const SHARED: &str = "hf1.shared";
 const DAY_MS: &str = "86400000";
 
-struct Bench(Server);
+pub(super) struct Bench(pub(super) Server);
 
-fn keys() -> LockKeys {
+pub(super) fn keys() -> LockKeys {
     World::keys()
 }
 
-fn token(text: &str) -> Token {
+pub(super) fn token(text: &str) -> Token {
     Token::from_text(text)
 }
 
 /// So many ms from now, by the server's clock.
-fn at(after_ms: i64) -> String {
+pub(super) fn at(after_ms: i64) -> String {
     NOW_MS.saturating_add_signed(after_ms).to_string()
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Server::new())
     }
 
     /// A lock with this value for half a second.
-    fn with(value: &str) -> Self {
+    pub(super) fn with(value: &str) -> Self {
         let bench = Self::new();
         bench.set(value, 500);
         bench
     }
 
     /// A shared lock: each token's share ends so many ms from now, with this fence.
-    fn shared(shares: &[(&str, i64, &str)]) -> Self {
+    pub(super) fn shared(shares: &[(&str, i64, &str)]) -> Self {
         let bench = Self::with(SHARED);
         for (token, after_ms, fence) in shares {
             let (ends, fence) = (at(*after_ms), format!("-{fence}"));
@@ -52,23 +52,23 @@ impl Bench {
         bench
     }
 
-    fn ask(&self, parts: &[&str]) -> Vec<String> {
+    pub(super) fn ask(&self, parts: &[&str]) -> Vec<String> {
         self.0.ask(Mono::default(), parts)
     }
 
-    fn one(&self, parts: &[&str]) -> String {
+    pub(super) fn one(&self, parts: &[&str]) -> String {
         self.ask(parts).pop().unwrap_or_default()
     }
 
-    fn set(&self, value: &str, ttl_ms: u64) {
+    pub(super) fn set(&self, value: &str, ttl_ms: u64) {
         self.ask(&["SET", keys().lock(), value, "PX", &ttl_ms.to_string()]);
     }
 
-    fn run(&self, call: &Call) -> Reply {
+    pub(super) fn run(&self, call: &Call) -> Reply {
         self.0.execute(Mono::default(), call).unwrap()
     }
 
-    fn refusal(&self, call: &Call) -> String {
+    pub(super) fn refusal(&self, call: &Call) -> String {
         match self.0.execute(Mono::default(), call) {
             Err(Failure::Refused(refusal)) => refusal.code,
             other => panic!("{other:?}"),
@@ -76,30 +76,30 @@ impl Bench {
     }
 
     /// The value of the lock, and how long it lasts; empty and -2 if there is none.
-    fn lock(&self) -> (String, i64) {
+    pub(super) fn lock(&self) -> (String, i64) {
         (self.one(&["GET", keys().lock()]), self.left(keys().lock()))
     }
 
-    fn left(&self, key: &str) -> i64 {
+    pub(super) fn left(&self, key: &str) -> i64 {
         self.one(&["PTTL", key]).parse().unwrap()
     }
 
-    fn score(&self, member: &str) -> String {
+    pub(super) fn score(&self, member: &str) -> String {
         self.one(&["ZSCORE", &keys().shared(), member])
     }
 
     /// An entry of the queue, as the scripts write it.
-    fn enqueue(&self, token: &str, entry: &str) {
+    pub(super) fn enqueue(&self, token: &str, entry: &str) {
         self.ask(&["ZADD", &keys().queue(), "7", token]);
         self.ask(&["SET", &keys().waiting(), "1"]);
         self.ask(&["HSET", &keys().waiters(), token, entry]);
     }
 
-    fn waiter(&self, field: &str) -> String {
+    pub(super) fn waiter(&self, field: &str) -> String {
         self.one(&["HGET", &keys().waiters(), field])
     }
 
-    fn release(&self, owner: &str) -> Reply {
+    pub(super) fn release(&self, owner: &str) -> Reply {
         let (keys, token, epoch) = (keys(), token(owner), ServerTime::default());
         self.run(&Call::Release { keys, token, epoch, shared: false })
     }
@@ -262,6 +262,7 @@ fn a_lock_lasts_as_long_as_the_shares_that_are_left() {
     for (ends, lasts) in [(0, -2), (1, 1)] {
         let bench = Bench::shared(&[(A, 500, "77"), (B, ends, "78")]);
         assert_eq!((leave(&bench, A), bench.lock().1), (Reply::Owner(true), lasts));
+        assert_eq!(bench.score(B).is_empty(), lasts == -2, "none is left");
     }
     for (ends, freed) in [(0, false), (1, true)] {
         let bench = Bench::shared(&[(A, ends, "77")]);

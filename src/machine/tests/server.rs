@@ -10,7 +10,7 @@ use crate::protocol::{
     Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, Script, ServerTime, Token,
 };
 use crate::server::embedded::{
-    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken,
+    Plain, Value, ask, eval, execute, execute_plain, keys_of, keys_of_plain, taken,
 };
 use crate::server::memory::{Entries, Store};
 use std::cell::{Cell, RefCell};
@@ -503,6 +503,19 @@ impl Server {
     /// Runs a plain command; the texts of its answer.
     pub(super) fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
         ask(&self.0.borrow().store, self.time(now), parts)
+    }
+
+    /// Runs a script for which there is no call; the texts of its answer.
+    pub(super) fn eval(
+        &self,
+        now: Mono,
+        script: Script,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Vec<String> {
+        let state = &mut *self.0.borrow_mut();
+        let time = state.time(now);
+        eval(&mut state.store, time, script, keys, args)
     }
 
     /// Runs a plain command; returns its answer as text, or none if it is nil.
