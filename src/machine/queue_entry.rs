@@ -22,6 +22,9 @@ use crate::protocol::{
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(test, feature = "core"))]
+mod tests;
+
 /// An entry in the queue polls at this interval, in ms, with jitter. The scripts give up who misses two.
 const POLL_MS: (u64, u64) = (2_000, 3_000);
 /// Other code frees a lock without a message; also the polling interval of entries that get no messages.
