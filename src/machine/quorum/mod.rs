@@ -24,6 +24,8 @@ mod inner;
 mod servers;
 #[cfg(all(test, feature = "core"))]
 mod test_access;
+#[cfg(all(test, feature = "core"))]
+mod tests;
 mod wake;
 mod withdrawal;
 
