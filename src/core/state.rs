@@ -22,6 +22,9 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinSet;
 
+#[cfg(test)]
+mod tests;
+
 /// Timers of the runtime stop during suspend, but leases do not. No sleep is longer than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// How soon the keeper looks whether the event loop still turns: while a reply is expected, and while locks are held

@@ -1,5 +1,6 @@
 //! The outcomes and losses after a defect has ended a core.
 
+mod moving;
 mod over_tcp;
 
 use super::inputs::Input;
@@ -12,7 +13,7 @@ use crate::server::{Address, Endpoint, LoginSource, MemoryStore};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-const HANG: Duration = Duration::from_secs(20);
+pub(super) const HANG: Duration = Duration::from_secs(20);
 
 #[derive(Debug, PartialEq)]
 enum Report {
@@ -62,7 +63,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
     Handle::start(config(client), endpoint, Arc::clone(caller), Reader::Keeper).unwrap()
 }
 
-fn config(client: String) -> Config {
+pub(super) fn config(client: String) -> Config {
     Config {
         client,
         started: Mono::NEVER,
@@ -78,7 +79,7 @@ fn config(client: String) -> Config {
     }
 }
 
-const fn hold(renew: bool) -> HoldTerms {
+pub(super) const fn hold(renew: bool) -> HoldTerms {
     HoldTerms {
         renew,
         leave_to_expire: false,
