@@ -456,3 +456,56 @@ impl Call {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(name: &str) -> LockKeys {
+        LockKeys::new("lock:", name)
+    }
+
+    fn token(n: u64) -> Token {
+        Token::new("c", n, "")
+    }
+
+    #[test]
+    fn a_call_of_several_locks_has_each_with_its_token() {
+        let (first, others) =
+            ((keys("a"), token(1)), vec![(keys("b"), token(2)), (keys("d"), token(3))]);
+        let (ttl, epoch) = (Duration::from_millis(70), ServerTime::default());
+        let take = Call::TakeAll { first: first.clone(), others: others.clone(), ttl };
+        for call in [take, Call::AcquireAll { first, others, ttl, epoch }] {
+            assert_eq!((call.locks(), call.ttl()), (3, ttl));
+            assert_eq!((call.keys(), call.token()), (&keys("a"), &token(1)));
+            assert_eq!(call.tokens(), [1, 2, 3].map(token));
+            let names: Vec<_> = call.into_locks().map(|(keys, _)| keys).collect();
+            assert_eq!(names, ["a", "b", "d"].map(keys));
+        }
+    }
+
+    #[test]
+    fn a_call_of_one_lock_has_that_alone() {
+        let (keys, token, ttl) = (keys("a"), token(1), Duration::from_millis(70));
+        let extend = Call::Extend { keys: keys.clone(), token: token.clone(), ttl };
+        assert_eq!((extend.locks(), extend.ttl(), extend.tokens()), (1, ttl, vec![token.clone()]));
+        let free = Call::Free { keys, token };
+        assert_eq!((free.locks(), free.ttl()), (1, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_calls_that_issue_fences_get_the_epoch() {
+        let (keys, token, now) = (keys("a"), token(1), ServerTime::from_micros(9));
+        let (epoch, shared) = (ServerTime::default(), false);
+        let mut release = Call::Release { keys: keys.clone(), token: token.clone(), epoch, shared };
+        let before = release.clone();
+        release.set_epoch(now);
+        assert_ne!(release, before);
+        assert!(matches!(release, Call::Release { epoch, .. } if epoch == now));
+        let ttl = Duration::ZERO;
+        let mut extend = Call::Extend { keys, token, ttl };
+        let before = extend.clone();
+        extend.set_epoch(now);
+        assert_eq!(extend, before);
+    }
+}

@@ -102,3 +102,67 @@ pub enum Failure {
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: &str, detail: &str) -> Refusal {
+        Refusal { code: code.to_owned(), detail: detail.to_owned() }
+    }
+
+    #[test]
+    fn refusals_are_known_by_their_codes() {
+        for (code, detail, [login, about_login, shortage, transient]) in [
+            ("WRONGPASS", "", [true, true, false, false]),
+            ("NOAUTH", "", [true, true, false, false]),
+            ("ERR", "invalid password", [true, true, false, false]),
+            ("ERR", "Invalid Password given", [true, true, false, false]),
+            ("NOPERM", "invalid password", [false, true, false, false]),
+            ("MISCONF", "", [false, false, true, false]),
+            ("NOREPLICAS", "", [false, false, true, false]),
+            ("OOM", "", [false, false, true, false]),
+            ("BUSY", "", [false, false, false, true]),
+            ("CLUSTERDOWN", "", [false, false, false, true]),
+            ("LOADING", "", [false, false, false, true]),
+            ("MASTERDOWN", "", [false, false, false, true]),
+            ("READONLY", "", [false, false, false, true]),
+            ("REDIRECTED", "", [false, false, false, true]),
+            ("TRYAGAIN", "", [false, false, false, true]),
+            ("ERR", "max number of clients reached", [false, false, false, true]),
+            ("NOPERM", "max number of clients reached", [false, true, false, false]),
+            ("ERR", "unknown command", [false; 4]),
+            ("WRONGTYPE", "", [false; 4]),
+            ("FENCE", "", [false; 4]),
+            ("loading", "", [false; 4]),
+        ] {
+            let it = refused(code, detail);
+            let is = [it.is_login(), it.is_about_login(), it.is_shortage(), it.is_transient()];
+            assert_eq!(is, [login, about_login, shortage, transient], "{it}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_is_known() {
+        let causes = ["away", "", "late"].map(str::to_owned).to_vec();
+        for (failure, text) in [
+            (Failure::Lost("cut".to_owned()), "cut"),
+            (Failure::Halfway, "the lock is moving to another server"),
+            (Failure::Moved(NodeId(1)), "the lock is on another server"),
+            (Failure::Moving(NodeId(1)), "the lock is moving to another server"),
+            (Failure::NoQuorum(causes), "no majority of the servers: away; ; late"),
+            (Failure::NoScript, "the server does not know the script"),
+            (Failure::Refused(refused("OOM", "no memory")), "OOM no memory"),
+            (
+                Refusal::redirected(7).into(),
+                "REDIRECTED the servers of the Cluster redirect slot 7 to each other",
+            ),
+            (
+                Refusal::apart(7).into(),
+                "TRYAGAIN slot 7 is moving, and its keys are on two servers",
+            ),
+        ] {
+            assert_eq!(failure.to_string(), text);
+        }
+    }
+}

@@ -57,3 +57,19 @@ pub struct RequestId(pub u64);
 /// Names a server of a manager, and the connection to it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hold_of_a_grant_has_a_number_of_its_own() {
+        let first = LeaseId::first(TokenId(3));
+        let second = first.next();
+        assert_eq!((first.0, second.0), (768, 769));
+        assert_eq!([first, second, LeaseId(1_023)].map(LeaseId::token_id), [TokenId(3); 3]);
+        assert_eq!(LeaseId(1_024).token_id(), TokenId(4));
+        assert_eq!([first, second, LeaseId(1_023)].map(LeaseId::followers), [255, 254, 0]);
+        assert_eq!((second.handoffs_since(first), first.handoffs_since(second)), (1, 0));
+    }
+}

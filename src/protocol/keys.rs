@@ -288,4 +288,50 @@ mod tests {
             prop_assert_ne!(a.fence(), b.fence());
         }
     }
+
+    #[test]
+    fn an_error_names_one_of_the_keys_of_its_lock_or_a_counter() {
+        let keys = LockKeys::new("lock:", "a");
+        for (error, named) in [
+            ("lock:a is not a lock", Some("lock:a")),
+            ("{lock:a}:queue is not a queue of waiters", Some("{lock:a}:queue")),
+            ("{lock:a}:fence is not a fence counter", Some("{lock:a}:fence")),
+            ("holdfast:fence is not a fence counter", Some("holdfast:fence")),
+            ("holdfast:{12}:fence is not a fence counter", Some("holdfast:{12}:fence")),
+            ("holdfast:fence is not less than a year ahead of the clock", Some("holdfast:fence")),
+            ("holdfast:{12}:other is not a fence counter", None),
+            ("other:fence is not a fence counter", None),
+            ("lock:ab is not a lock", None),
+            ("lock:a is gone", None),
+            ("", None),
+        ] {
+            assert_eq!(keys.named_by(error).as_deref(), named, "{error}");
+            assert_eq!(keys.blamed_by(error), named.unwrap_or("lock:a"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_the_text_in_the_first_braces_unless_it_is_empty() {
+        for (key, tag) in [
+            ("a", "a"),
+            ("{a}b", "a"),
+            ("x{a}{b}", "a"),
+            ("{}{a}", "{}{a}"),
+            ("a}{b", "a}{b"),
+            ("{{a}}", "{a"),
+            ("{a", "{a"),
+        ] {
+            assert_eq!(LockKeys::from_key(key).tag(), tag, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_are_equal_by_their_text() {
+        let (one, same) = (LockKeys::new("lock:", "a"), LockKeys::from_key("lock:a"));
+        assert!(one == same && one == one.clone() && one != LockKeys::new("lock:", "b"));
+        assert_eq!(one.counter(Counters::Locks).to_string(), "{lock:a}:fence");
+        let sides = one.side_keys().map(|key| key.to_string());
+        let suffixes = ["fence", "queue", "waiters", "shared", "waiting"];
+        assert_eq!(sides, suffixes.map(|suffix| format!("{{lock:a}}:{suffix}")));
+    }
 }

@@ -177,4 +177,34 @@ mod tests {
             assert_eq!(Message::parse(channel, message), None, "{message} on {channel}");
         }
     }
+
+    #[test]
+    fn a_lock_of_a_quorum_is_free_on_its_channel() {
+        let keys = LockKeys::new("lock:", "a b");
+        assert_eq!(&*free_channel(&keys), "holdfast:free:lock:a b");
+        let parsed = Message::parse("holdfast:free:lock:a b", "free lock:a b");
+        assert_eq!(parsed, Some(Message::Freed(keys)));
+        assert_eq!((&*inbox("s"), &*notices("c")), ("holdfast:inbox:s", "holdfast:c"));
+        for bad in ["free", "stolen", "stolen hf1.c.7", "adopted x lock:a"] {
+            assert_eq!(Message::parse("holdfast:c", bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_a_grant_are_exact() {
+        let parse = |text: &str| match Message::parse("holdfast:inbox:s", text) {
+            Some(Message::Granted(grants)) => {
+                grants.first().map(|it| (it.fence, it.claim.as_millis(), it.time.as_micros()))
+            }
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        let most = "9007199254740991";
+        let number = (1 << 53) - 1;
+        let all = parse(&format!("hf1.c.7,{most},{most} {most} lock:a"));
+        assert_eq!(all, Some((number, u128::from(number), number)));
+        assert_eq!(parse("hf1.c.7,1,9007199254740992 1 lock:a"), None);
+        assert_eq!(parse("hf1.c.7,1,1 9007199254740992 lock:a"), None);
+        assert_eq!(parse("hf1.c.7,-1,1 1 lock:a"), None);
+    }
 }

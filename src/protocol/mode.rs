@@ -60,3 +60,41 @@ impl Mode {
         numbers.next().is_none().then(|| Self::permits(permits, limit))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_at_least_one_permit_and_more_only_of_a_limit() {
+        let share = |limit, permits| Mode::Shared {
+            limit: NonZeroU64::new(limit),
+            permits: NonZeroU64::new(permits).unwrap(),
+        };
+        for (permits, limit, mode) in
+            [(2, 9, share(9, 2)), (0, 9, share(9, 1)), (2, 0, share(0, 1)), (0, 0, share(0, 1))]
+        {
+            assert_eq!(Mode::permits(permits, limit), mode);
+            assert!(mode.is_shared());
+        }
+        assert_eq!(Mode::SHARED, Mode::permits(1, 0));
+        assert!(!Mode::Exclusive.is_shared() && Mode::default() == Mode::Exclusive);
+    }
+
+    #[test]
+    fn the_terms_of_a_share_are_its_limit_and_its_permits_unless_it_has_one() {
+        let terms = |mode: Mode| {
+            let (mut limit, mut permits) = (itoa::Buffer::new(), itoa::Buffer::new());
+            mode.terms(&mut limit, &mut permits).map(|parts| parts.concat())
+        };
+        for (mode, text) in [(Mode::permits(1, 9), "/9"), (Mode::permits(2, 9), "/9/2")] {
+            assert_eq!(terms(mode).as_deref(), Some(text));
+            assert_eq!(Mode::read_terms(text), Some(mode));
+        }
+        assert_eq!([Mode::SHARED, Mode::Exclusive].map(terms), [None, None]);
+        assert_eq!(Mode::read_terms("/9/1"), Some(Mode::permits(1, 9)));
+        for other in ["", "9", "/", "/x", "/9/", "/9/x", "/9/2/", "/9/2/1", "//2", "/-1"] {
+            assert_eq!(Mode::read_terms(other), None, "{other}");
+        }
+    }
+}

@@ -63,3 +63,24 @@ impl Question {
         if self.whole_key { key == self.starts_with } else { key.starts_with(&self.starts_with) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_keys_that_begin_so_or_the_whole_key_alone() {
+        let matches = |whole_key, key| {
+            let starts_with = "lock:a".to_owned();
+            Question { starts_with, whole_key, ..Question::default() }.matches(key)
+        };
+        for (key, begins, is_whole) in [
+            ("lock:a", true, true),
+            ("lock:ab", true, false),
+            ("lock:", false, false),
+            ("xlock:a", false, false),
+        ] {
+            assert_eq!([false, true].map(|whole| matches(whole, key)), [begins, is_whole], "{key}");
+        }
+    }
+}

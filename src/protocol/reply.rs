@@ -155,3 +155,46 @@ pub const COUNTER_AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub const fn exact(number: u64) -> Option<u64> {
     if number <= EXACT_MAX { Some(number) } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_shows_the_last_fence_that_it_knows_of() {
+        let (fence, waiting) = (7, 9);
+        for reply in [
+            Reply::Granted { fence },
+            Reply::Joined { fence },
+            Reply::HandedOff { fence, waiting },
+            Reply::Reserved { fence, waiting },
+            Reply::Take(Take::Taken { last: fence }),
+            Reply::All(vec![3, 7, 5]),
+        ] {
+            assert_eq!(reply.issued(), Some(7), "{reply:?}");
+        }
+        for reply in [
+            Reply::Owner(true),
+            Reply::More,
+            Reply::All(Vec::new()),
+            Reply::Take(Take::Held),
+            HeldBy::default().into(),
+        ] {
+            assert_eq!(reply.issued(), None, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_exact_below_two_to_the_53() {
+        for (number, is_exact) in [
+            (0, true),
+            (FENCE_MAX, true),
+            ((1 << 53) - 1, true),
+            (1 << 53, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(exact(number), is_exact.then_some(number));
+        }
+        assert!(FENCE_MAX + u64::from(u8::MAX) <= EXACT_MAX, "a block that begins there is exact");
+    }
+}

@@ -76,4 +76,32 @@ mod tests {
         let routes = Routes::new(&[(0, 8_191, NodeId(1))]);
         assert_eq!(routes.nodes(), [NodeId(1)]);
     }
+
+    #[test]
+    fn ranges_beyond_the_last_slot_are_left_out_and_later_ones_count() {
+        let routes = Routes::new(&[
+            (0, SLOTS - 1, NodeId(1)),
+            (5, 6, NodeId(2)),
+            (9, 8, NodeId(3)),
+            (10, SLOTS, NodeId(4)),
+        ]);
+        assert_eq!(routes.nodes(), [NodeId(1), NodeId(2)]);
+        let of_two: Vec<_> = routes.slots().filter(|(_, node)| *node == NodeId(2)).collect();
+        assert_eq!(of_two, [(5, NodeId(2)), (6, NodeId(2))]);
+        assert_eq!(routes.slots().last(), Some((SLOTS - 1, NodeId(1))));
+        assert_eq!(Routes::new(&[]).nodes(), [NodeId(0)]);
+    }
+
+    #[test]
+    fn the_slot_of_a_lock_is_routed_elsewhere_alone() {
+        let (keys, other) = (LockKeys::new("", "123456789"), LockKeys::new("", "lock:item:42"));
+        let mut routes = Routes::new(&[(0, SLOTS - 1, NodeId(1))]);
+        routes.set(&keys, NodeId(2));
+        assert_eq!((routes.node(&keys), routes.node(&other)), (NodeId(2), NodeId(1)));
+        assert_eq!(routes.nodes(), [NodeId(1), NodeId(2)]);
+        let mut alone = Routes::default();
+        alone.set(&keys, NodeId(2));
+        assert_eq!((alone.node(&keys), alone.nodes().len()), (NodeId(0), 0));
+        assert!(alone.has(NodeId(7)), "any may be the one");
+    }
 }

@@ -258,4 +258,31 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_label_is_a_text_or_a_whole_token_that_others_may_have() {
+        let text: Arc<str> = "x".into();
+        for (label, is_chosen, is_token) in [
+            (Label::Text(Arc::clone(&text)), false, false),
+            (Label::Chosen(Arc::clone(&text)), true, true),
+            (Label::Made(Arc::clone(&text)), false, true),
+        ] {
+            assert_eq!((label.is_chosen(), label.is_token()), (is_chosen, is_token), "{label:?}");
+            assert_eq!(label.into_text(), text);
+        }
+        assert!(is_owner("@a") && !is_owner("a@") && !is_owner(""));
+    }
+
+    #[test]
+    fn a_token_tells_its_client_and_a_label_has_its_longest() {
+        assert_eq!(Token::from_text("hf1.c.7").client(), Some("c"));
+        assert_eq!(
+            [("", None), ("c.7", None)]
+                .map(|(text, client)| { Token::from_text(text).client() == client }),
+            [true; 2]
+        );
+        let longest = "x".repeat(240);
+        assert_eq!(Token::new("c", 7, &longest).label(), longest);
+        assert_eq!(Token::new("c", 7, "a").to_string(), "hf1.c.7.a");
+    }
 }

@@ -51,3 +51,17 @@ impl Risk {
         matches!(self, Self::Replica(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_one_risk_of_several() {
+        let name = || "one".to_owned();
+        assert!(Risk::Replica(name()).is_replica());
+        for other in [Risk::ActiveReplica(name()), Risk::Eviction(name()), Risk::Forgets(name())] {
+            assert!(!other.is_replica(), "{other:?}");
+        }
+    }
+}
