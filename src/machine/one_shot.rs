@@ -18,6 +18,9 @@ use crate::protocol::{
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(test, feature = "core"))]
+mod tests;
+
 /// The most locks that one script takes: 3 ms of the server's time, or 9 if their names have full length. More are
 /// acquired one after the other.
 const ACQUIRE_ALL_MAX: usize = 256;

@@ -43,6 +43,7 @@ mod quorum_watch;
 mod renewal;
 mod script_effects;
 mod script_grants;
+mod script_queue;
 mod script_shares;
 mod scripted;
 mod server;
