@@ -1,7 +1,9 @@
 //! The plans of one lease, by its lengths and the time.
 
 use super::{Lease, Leases, Origin, PendingRenewal, Plan, RenewedBy, SLICE};
-use crate::machine::interface::{HoldTerms, LossReason};
+use crate::machine::context::Context;
+use crate::machine::handoff::{HandoffBudget, Reservation};
+use crate::machine::interface::{Config, Effect, HoldTerms, LossReason};
 use crate::machine::tracked::{TRACKED_AFTER, Tracking};
 use crate::protocol::{
     LeaseId, LockKeys, Mode, Mono, Reply, Script, TokenId, drift, lease_until, valid_until,
@@ -368,4 +370,136 @@ fn a_hold_is_valid_until_the_first_of_its_ends_and_only_for_its_caller() {
     let (first, leases) = (LeaseId::first(TokenId(1)), leases(held));
     assert!(leases.hold_of(first).is_some());
     assert!(leases.hold_of(first.next()).is_none(), "that is a later caller's");
+}
+
+/// Its slice is a sixteenth of it.
+#[test]
+fn a_short_lease_needs_its_server_a_sixteenth_ahead() {
+    let held = lease(ms(150));
+    assert!(!held.needs_server(at(us(40_624))) && held.needs_server(at(us(40_625))));
+}
+
+fn context() -> Context {
+    let config = Config {
+        client: "c".to_owned(),
+        started: Mono::NEVER,
+        secret: String::new(),
+        prefix: String::new(),
+        command_timeout: ms(1_000),
+        open_patience: Duration::ZERO,
+        cluster: false,
+        confirm: false,
+        quorum: false,
+        polling: None,
+        linger_max: 9,
+    };
+    let mut context = Context::new(config, 5);
+    context.now = BEGAN;
+    context
+}
+
+#[test]
+fn a_hold_is_valid_until_it_ends() {
+    let mut held = lease(ms(1_000));
+    held.kept_until = at(ms(400));
+    let (first, leases, mut context) = (LeaseId::first(TokenId(1)), leases(held), context());
+    for (after, is_valid) in [(us(399_999), true), (us(400_000), false)] {
+        context.now = at(after);
+        assert_eq!(leases.valid(&context, first).is_some(), is_valid, "{after:?}");
+    }
+    context.now = BEGAN;
+    assert!(leases.valid(&context, first.next()).is_none(), "that is a later caller's");
+}
+
+#[test]
+fn a_lease_has_its_own_token_or_the_one_that_its_caller_gave() {
+    for (origin, token) in [
+        (Origin::Plain, "hf1.c.1.x"),
+        (Origin::LoneShare, "hf1.c.1.x"),
+        (Origin::ChosenToken, "x"),
+        (Origin::MadeToken, "x"),
+        (Origin::Foreign, "x"),
+    ] {
+        let mut held = lease(ms(1_000));
+        (held.label, held.origin) = ("x".into(), origin);
+        assert_eq!(Leases::token_of(&context(), &held).as_str(), token, "{origin:?}");
+    }
+}
+
+#[test]
+fn a_lease_is_made_longer_by_the_call_for_its_kind() {
+    let script = |change: fn(&mut Lease)| {
+        let mut held = lease(ms(1_000));
+        change(&mut held);
+        let call = Leases::extension(&context(), &held, ms(70));
+        assert_eq!(call.ttl(), ms(70));
+        call.script()
+    };
+    assert_eq!(script(|_| {}), Some(Script::Extend));
+    assert_eq!(script(|held| held.mode = Mode::SHARED), Some(Script::ExtendShare));
+    assert_eq!(script(|held| held.origin = Origin::Foreign), Some(Script::KeepForeign));
+    let pending = |held: &mut Lease| held.pending_renewal = Some(PendingRenewal::Extension);
+    assert_eq!(script(pending), Some(Script::Extend));
+    let claim = |held: &mut Lease| held.pending_renewal = Some(PendingRenewal::Claim);
+    assert_eq!(script(claim), Some(Script::Claim));
+}
+
+#[test]
+fn a_hold_that_is_over_has_no_deadline_and_the_next_one_a_number() {
+    let (mut leases, mut context) = (leases(lease(ms(1_000))), context());
+    let first = LeaseId::first(TokenId(1));
+    leases.end_hold(&mut context, TokenId(1));
+    assert_eq!(context.effects, [Effect::SetDeadline { lease: first, until: None }]);
+    assert!(leases.hold_of(first).is_none() && leases.hold_of(first.next()).is_some());
+    leases.end_hold(&mut context, TokenId(2));
+    assert_eq!(context.effects.len(), 1, "there is none");
+}
+
+#[test]
+fn a_lock_idles_as_long_as_its_last_caller_wants_and_its_budget_lasts() {
+    for (linger, ends) in [(ms(300), ms(300)), (ms(900), ms(500))] {
+        let mut held = lease(ms(1_000));
+        held.budget = HandoffBudget::new(BEGAN, ms(1_000), Mode::Exclusive, 16);
+        let (mut leases, mut context) = (leases(held), context());
+        leases.begin_idling(&mut context, TokenId(1), Some(ms(1)));
+        assert!(!leases.is_idle(TokenId(1)), "its caller wants none");
+        leases.idle.set(TokenId(1), linger);
+        leases.begin_idling(&mut context, TokenId(1), Some(ms(1)));
+        assert!(leases.is_idle(TokenId(1)) && !leases.is_idle(TokenId(2)));
+        assert_eq!(leases.get(TokenId(1)).unwrap().kept_until, at(ends));
+    }
+}
+
+#[test]
+fn a_lock_is_handed_off_with_the_next_fence_or_the_first_of_a_new_block() {
+    let terms = HoldTerms {
+        renew: true,
+        leave_to_expire: false,
+        max_hold: None,
+        stall_timeout: ms(70),
+        linger: Duration::ZERO,
+    };
+    for (reserved, fence) in [(None, 8), (Some(90), 90)] {
+        let mut held = lease(ms(1_000));
+        held.budget = HandoffBudget::new(BEGAN, ms(1_000), Mode::Exclusive, 16);
+        let (mut leases, mut context) = (leases(held), context());
+        if let Some(first) = reserved {
+            let mut reservation = Reservation::new(LeaseId::first(TokenId(1)), 16);
+            reservation.renew(LeaseId::first(TokenId(1)), BEGAN, ms(1_000), first, None);
+            leases.reservations.insert(TokenId(1), reservation);
+        }
+        let handed = leases.hand_off(&mut context, TokenId(1), ms(700), terms).unwrap();
+        assert_eq!((handed.fence, handed.budget.left, handed.ttl()), (fence, 14, ms(700)));
+        let until = Some(handed.held_until());
+        let told = Effect::SetDeadline { lease: handed.id, until };
+        assert!(context.effects.contains(&told));
+        assert!(leases.hand_off(&mut context, TokenId(2), ms(700), terms).is_none());
+    }
+}
+
+#[test]
+fn without_a_budget_nothing_is_handed_off() {
+    let none = HandoffBudget::none();
+    assert_eq!((none.left, none.until()), (0, Mono::default()));
+    assert!(none.is_spent(Mono::default()));
 }
