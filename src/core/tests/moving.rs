@@ -161,18 +161,6 @@ fn all_managers_of_a_store_do_what_is_due_at_each_moment() {
 }
 
 #[test]
-fn what_one_manager_sends_to_another_arrives_before_the_clock_moves() {
-    let [holder, waiter] = ["a", "b"].map(|client| Manager::of("moving: sent", client));
-    let lease = holder.hold(HANG, false);
-    assert_eq!(waiter.acquire(3, HANG, Wait::Forever, hold(false)), None);
-    let began = holder.handle.now();
-    let released = holder.ask(4, Command::Release { lease, exported: false });
-    assert_eq!(released, Some(Outcome::Done));
-    assert!(holder.handle.advance(began + HOUR, || waiter.caller.has_ended(3)));
-    assert_eq!(waiter.handle.now(), began);
-}
-
-#[test]
 fn the_clock_of_another_store_runs_on() {
     let (moved, other) = (Manager::of("moving: this", "a"), Manager::running("moving: that", "b"));
     let _lease = other.hold(ms(300_000), false);
