@@ -3,7 +3,8 @@
 use super::{Lease, Leases, Origin, PendingRenewal, Plan, RenewedBy, SLICE};
 use crate::machine::context::Context;
 use crate::machine::handoff::{HandoffBudget, Reservation};
-use crate::machine::interface::{Config, Effect, HoldTerms, LossReason};
+use crate::machine::interface::{Effect, HoldTerms, LossReason};
+use crate::machine::tests::context_at;
 use crate::machine::tracked::{TRACKED_AFTER, Tracking};
 use crate::protocol::{
     LeaseId, LockKeys, Mode, Mono, Reply, Script, TokenId, drift, lease_until, valid_until,
@@ -380,21 +381,8 @@ fn a_short_lease_needs_its_server_a_sixteenth_ahead() {
 }
 
 fn context() -> Context {
-    let config = Config {
-        client: "c".to_owned(),
-        started: Mono::NEVER,
-        secret: String::new(),
-        prefix: String::new(),
-        command_timeout: ms(1_000),
-        open_patience: Duration::ZERO,
-        cluster: false,
-        confirm: false,
-        quorum: false,
-        polling: None,
-        linger_max: 9,
-    };
-    let mut context = Context::new(config, 5);
-    context.now = BEGAN;
+    let mut context = context_at(BEGAN);
+    context.config.linger_max = 9;
     context
 }
 

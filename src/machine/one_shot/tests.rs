@@ -2,9 +2,10 @@
 
 use super::{ACQUIRE_ALL_MAX, OneShot, Purpose, acquire_all};
 use crate::machine::context::Context;
-use crate::machine::interface::{Config, Effect, HoldTerms, Outcome};
+use crate::machine::interface::{Effect, HoldTerms, Outcome};
 use crate::machine::request::{CallError, Finished};
 use crate::machine::servers::Servers;
+use crate::machine::tests::context_at;
 use crate::machine::timers::Owner;
 use crate::protocol::{
     Call, Label, LeaseId, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply, ServerTime, Take,
@@ -16,21 +17,8 @@ const OP: OpId = OpId(5);
 const TTL: Duration = Duration::from_secs(9);
 
 fn context() -> Context {
-    let config = Config {
-        client: "c".to_owned(),
-        started: Mono::NEVER,
-        secret: String::new(),
-        prefix: "lock:".to_owned(),
-        command_timeout: Duration::from_secs(1),
-        open_patience: Duration::ZERO,
-        cluster: false,
-        confirm: false,
-        quorum: false,
-        polling: None,
-        linger_max: 0,
-    };
-    let mut context = Context::new(config, 5);
-    context.now = Mono::from_micros(1_000_000);
+    let mut context = context_at(Mono::from_micros(1_000_000));
+    context.config.command_timeout = Duration::from_secs(1);
     context
 }
 

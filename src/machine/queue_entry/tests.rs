@@ -5,9 +5,10 @@ use super::{
     is_foreign,
 };
 use crate::machine::context::Context;
-use crate::machine::interface::{Config, Polling};
+use crate::machine::interface::Polling;
 use crate::machine::server_data::ServerData;
 use crate::machine::servers::Servers;
+use crate::machine::tests::context_at;
 use crate::machine::timers::{Owner, Timer};
 use crate::protocol::{
     HeldBy, Intent, LockKeys, Mode, Mono, NodeId, QueuePosition, Refusal, ServerProbe, ServerTime,
@@ -23,22 +24,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 fn context() -> Context {
-    let config = Config {
-        client: "c".to_owned(),
-        started: Mono::NEVER,
-        secret: String::new(),
-        prefix: "lock:".to_owned(),
-        command_timeout: ms(1_000),
-        open_patience: Duration::ZERO,
-        cluster: false,
-        confirm: false,
-        quorum: false,
-        polling: None,
-        linger_max: 0,
-    };
-    let mut context = Context::new(config, 5);
-    context.now = NOW;
-    context
+    context_at(NOW)
 }
 
 fn in_quorum() -> Context {

@@ -5,8 +5,9 @@ use super::candidacy::{Candidacies, NodeRequest, Reach, without_attempt};
 use super::servers::{Servers, node_id};
 use super::withdrawal::Withdrawals;
 use crate::machine::context::Context;
-use crate::machine::interface::{Config, Effect, Event, Notice};
+use crate::machine::interface::{Effect, Event, Notice};
 use crate::machine::release::REPEAT_AFTER;
+use crate::machine::tests::context_at;
 use crate::machine::timers::Timer;
 use crate::protocol::quorum::Settings;
 use crate::protocol::{
@@ -30,21 +31,9 @@ fn failed() -> Vote {
 }
 
 fn context() -> Context {
-    let config = Config {
-        client: "c".to_owned(),
-        started: Mono::NEVER,
-        secret: String::new(),
-        prefix: "lock:".to_owned(),
-        command_timeout: ms(1_000),
-        open_patience: Duration::ZERO,
-        cluster: false,
-        confirm: false,
-        quorum: true,
-        polling: None,
-        linger_max: 0,
-    };
-    let mut context = Context::new(config, 5);
-    context.now = NOW;
+    let mut context = context_at(NOW);
+    context.config.quorum = true;
+    context.config.command_timeout = ms(1_000);
     context
 }
 

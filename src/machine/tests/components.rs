@@ -1,6 +1,7 @@
 //! Components of a machine, each by itself: their limits, pauses and records.
 
-use super::world::{COMMAND_TIMEOUT, World, ms};
+use super::context_at;
+use super::world::{COMMAND_TIMEOUT, ms};
 use crate::machine::connection::{self, Connection};
 use crate::machine::contention::Contention;
 use crate::machine::context::{self, Context};
@@ -23,9 +24,7 @@ const NODE: NodeId = NodeId(3);
 const RECONNECT: Timer = Timer::Reconnect(NODE);
 
 fn context() -> Context {
-    let mut context = World::new("c").machine.context;
-    context.now = Mono::from_micros(1_000_000);
-    context
+    context_at(Mono::from_micros(1_000_000))
 }
 
 /// The settings of a manager of a Cluster.

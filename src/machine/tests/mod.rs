@@ -60,3 +60,13 @@ mod waiting;
 mod watch;
 mod world;
 mod written;
+
+use super::context::Context;
+use crate::protocol::Mono;
+
+/// What the parts of a machine share, for tests of one part by itself.
+pub(super) fn context_at(now: Mono) -> Context {
+    let mut context = world::World::new("c").machine.context;
+    context.now = now;
+    context
+}
