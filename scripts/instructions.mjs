@@ -1,11 +1,12 @@
-// Counts what a lock costs the client: instructions, cache misses, and bytes. A machine's speed varies by a third within
+// Counts what a lock costs the client: instructions, bytes, and misses of the caches. A machine's speed varies by a third within
 // minutes; counts of instructions vary by a percent, so they show a change of a few. Needs valgrind. What the kernel does
 // is not counted, nor what V8's compilers and its collector of old objects do.
 //
 //   npm run instructions [-- WORD...]        the scenarios whose name contains a word, or all
 //   npm run instructions -- --check          fails if one costs more than instructions/figures.json allows
 //   npm run instructions -- --accept         writes the figures; the commit says what was bought with them
-//   npm run instructions -- --units 30000    how many units are counted
+//   npm run instructions -- --misses         counts the misses of the caches, too, which takes half as long again
+//   npm run instructions -- --units 20000    how many units are counted
 //
 // Instructions are relative to `limit`, the hand-written snippet without a client library, counted in the same run:
 // another version of Node changes both. What is too high is measured twice more; the lowest counts.
@@ -17,20 +18,21 @@ import { countInstructions, measureMemory } from './instructions/measure.mjs';
 import { SCENARIOS } from './instructions/scenarios.mjs';
 
 const TRIES = 3;
-const COLUMNS = ['all', 'addon', 'node', 'compiled', 'C library', 'L1i miss', 'L1d miss'];
-const PARTS = COLUMNS.slice(0, 5);
+const PARTS = ['all', 'addon', 'node', 'compiled', 'C library'];
 
 const { values: options, positionals: words } = parseArgs({
   allowPositionals: true,
   options: {
-    units: { type: 'string', default: '30000' },
+    units: { type: 'string', default: '20000' },
+    misses: { type: 'boolean', default: false },
     check: { type: 'boolean', default: false },
     accept: { type: 'boolean', default: false },
   },
 });
 
+const columns = options.misses ? [...PARTS, 'L1i miss', 'L1d miss'] : PARTS;
 console.log('INSTRUCTIONS  per unit, without the kernel\n');
-console.log(row('', [...COLUMNS, `/ ${YARDSTICK}`]));
+console.log(row('', [...columns, `/ ${YARDSTICK}`]));
 /** The lowest counts of each scenario. */
 const counts = {};
 const memory = {};
@@ -85,9 +87,9 @@ async function again(wanted) {
 }
 
 async function count(scenario) {
-  const now = await countInstructions(scenario, Number(options.units));
+  const now = await countInstructions(scenario, Number(options.units), options);
   counts[scenario] = lower(now, counts[scenario]);
-  const whole = COLUMNS.map((each) => Math.round(now[each]).toLocaleString('en'));
+  const whole = columns.map((each) => Math.round(now[each]).toLocaleString('en'));
   console.log(row(scenario, [...whole, (now.all / counts[YARDSTICK].all).toFixed(3)]));
 }
 

@@ -18,14 +18,14 @@ const SMALL_HEAP = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-
  */
 const PREDICTABLE = '--predictable';
 
-/** Counts the instructions of a scenario, per unit. */
-export async function countInstructions(scenario, units) {
+/** Counts the instructions of a scenario, per unit. With `misses`, which takes half as long again, also those of the caches. */
+export async function countInstructions(scenario, units, { misses = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-instructions-'));
   const profile = join(folder, 'profile');
   const valgrind = [
     '--tool=callgrind',
     '--instr-atstart=no',
-    '--cache-sim=yes',
+    `--cache-sim=${misses ? 'yes' : 'no'}`,
     '--smc-check=all-non-file',
     `--callgrind-out-file=${profile}`,
   ];
