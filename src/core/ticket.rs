@@ -185,4 +185,15 @@ mod tests {
         let seen = recorder.0.lock().unwrap().clone();
         assert_eq!(seen, [(OpId(1), Outcome::Done), (OpId(2), Outcome::Internal)]);
     }
+
+    #[test]
+    fn after_a_burst_a_loop_needs_little_memory() {
+        let mut open = Open::new(Arc::new(Recorder::default()), Arc::default());
+        let burst = || (0..100_000).map(OpId);
+        open.begin(burst());
+        for op in burst() {
+            open.complete(op, Outcome::Done);
+        }
+        assert!(open.ops.capacity() < 2_000, "room for {} operations", open.ops.capacity());
+    }
 }

@@ -292,6 +292,17 @@ mod tests {
         assert!(timers.ordered() <= OUTDATED_MIN + 5, "cleared timers do not accumulate");
     }
 
+    #[test]
+    fn the_earlier_times_of_a_timer_that_is_moved_do_not_accumulate() {
+        let mut timers = Timers::default();
+        for n in 0..100_000 {
+            for timer in [Timer::Lease(TokenId(1)), Timer::CloseDeadline] {
+                timers.set(timer, mono(n));
+            }
+        }
+        assert!(timers.ordered() <= OUTDATED_MIN + 5, "earlier times do not accumulate");
+    }
+
     proptest! {
         /// The model keeps all timers in order.
         #[test]

@@ -319,6 +319,15 @@ mod tests {
     }
 
     #[test]
+    fn its_time_is_that_of_the_machine() {
+        let before = ServerTime::now().as_micros();
+        let time = Server::new().time().as_micros();
+        // The clock that nobody sets back may be ahead of the other by what that was corrected meanwhile.
+        let latest = ServerTime::now().as_micros() + 1_000_000;
+        assert!((before..latest).contains(&time), "{before}, {time}, {latest}");
+    }
+
+    #[test]
     fn pages_have_all_keys_in_order_and_each_once() {
         let connection = connect(&MemoryStore::open(String::new()));
         take(&connection, &["lock:c", "lock:a", "other", "lock:b"]);

@@ -439,6 +439,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_fails_at_once_is_asked_again_after_a_pause() {
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&count);
+        let failing = Asked::new(move || counted.fetch_add(1, Ordering::Relaxed) == u32::MAX);
+        let first = Arc::new(due("a"));
+        let next = timeout(RETRY_AFTER / 4, failing.next(&first, None, PATIENCE, drop)).await;
+        assert!(next.is_err(), "nobody gives another login");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
     async fn a_login_that_lasts_longer_than_was_known_is_kept() {
         let (asked, count) = asked();
         let answering = async {

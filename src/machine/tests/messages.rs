@@ -4,7 +4,10 @@ use super::one_shots::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, HoldTerms, LeaseId, LossReason, Outcome, Protocol, Wait};
-use crate::protocol::{Call, EXACT_MAX, Grant, LockKeys, Message, Mode, ServerTime, Taken, Token};
+use crate::protocol::{
+    Call, EXACT_MAX, Grant, LockKeys, Message, Mode, Mono, ServerTime, Taken, Token, valid_until,
+};
+use std::time::Duration;
 
 fn stolen(token: &str, keys: LockKeys) -> Event {
     Event::Message(Message::Taken(Taken { keys, token: Token::from_text(token), adopted: false }))
@@ -343,14 +346,16 @@ fn a_theft_is_asked_about_without_a_renewal_that_is_not_due() {
 
 #[test]
 fn a_grant_for_nobody_is_given_back_unless_its_claim_is_over() {
-    for (age_ms, given_back) in [(0, true), (2_900, true), (3_000, false)] {
+    let over = valid_until(Mono::default(), ms(3_000)).since(Mono::default());
+    let moment = Duration::from_micros(1);
+    for (age, given_back) in [(ms(0), true), (over.saturating_sub(moment), true), (over, false)] {
         let mut world = World::connected();
         let (probe, sent) = (world.server.probe(world.now), world.now);
         let time = probe.time;
         world.event(Event::Probed { probe, sent });
-        world.pass(ms(age_ms));
+        world.pass(age);
         world.event(granted("hf1.c.7", World::keys(), time.as_micros() + 1, time));
-        assert_eq!(!world.wire.is_empty(), given_back, "{age_ms} ms old");
+        assert_eq!(!world.wire.is_empty(), given_back, "{age:?} old");
     }
 }
 

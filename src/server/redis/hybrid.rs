@@ -89,6 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_group_is_offered_for_tls_1_3_alone() {
+        for (version, usable) in
+            [(ProtocolVersion::TLSv1_2, false), (ProtocolVersion::TLSv1_3, true)]
+        {
+            assert_eq!(Hybrid.usable_for_version(version), usable, "{version:?}");
+        }
+    }
+
+    #[test]
     fn an_answer_of_another_length_or_without_a_public_key_is_refused() {
         for length in [0, 32, 1_088, 1_119, 1_120, 1_121] {
             let exchange = Hybrid.start().unwrap();
