@@ -155,3 +155,11 @@ test('the end of its manager is a loss, also for a callback that releases after 
   });
   await assert.rejects(request, { code: 'ERR_LOCK_LOST', reason: 'closed', result: 7 });
 });
+
+test('options behind the callback are refused, and the callback is not called', async () => {
+  const locks = await connect(server.url);
+  const request = locks.request as unknown as (...args: unknown[]) => Promise<unknown>;
+  const wrong = request.call(locks, 'x', () => assert.fail('called'), { ttl: 1_000 });
+  await assert.rejects(wrong, TypeError);
+  assert.equal(await server.admin.exists('lock:x'), 0);
+});

@@ -219,8 +219,7 @@ async function runOnce(
   const wait = options.ifAvailable ? 0 : options.wait;
   const every = readDuration(once);
   const slot = every === undefined ? { slot: once } : { every };
-  const kept = keep === undefined ? {} : { keep };
-  const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };
+  const given = { ...slot, keep, retry, ttl, label, wait, signal: signals.waiting };
   const waited = tellHolder(locks, name, json);
   let exit: number | undefined;
   try {

@@ -125,7 +125,6 @@ function shortened(text: string, most: number): string {
 
 /** Breaks a text at words, to lines of the terminal; `indent` is that of its lines but the first. */
 export function wrapped(text: string, indent = 0, most = width()): string {
-  if (length(text) <= most) return text;
   const lines = [''];
   for (const word of text.split(/(?<=\S)(?= )/)) {
     const last = lines.at(-1) ?? '';

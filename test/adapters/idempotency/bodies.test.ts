@@ -151,3 +151,19 @@ test('fetch: a repeated form has the same body, whatever its boundary', async ()
   const told = [await send('5', 'x'), await send('5', 'x'), await send('500', 'x')];
   assert.deepEqual([...told, await send('5', 'y')], [200, 200, 422, 422]);
 });
+
+test('fetch: a boundary in quotes is one as well', async () => {
+  const idempotent = fetchIdempotency({ locks, store: memoryStore() });
+  const send = async (boundary: string, amount: string) => {
+    const part = `content-disposition: form-data; name="amount"\r\n\r\n${amount}`;
+    const headers = {
+      'idempotency-key': 'quoted',
+      'content-type': `multipart/form-data; boundary="${boundary}"`,
+    };
+    const body = `--${boundary}\r\n${part}\r\n--${boundary}--\r\n`;
+    const request = new Request('http://localhost/', { method: 'POST', headers, body });
+    return (await idempotent(request, async () => new Response('paid'))).status;
+  };
+  const told = [await send('one', '5'), await send('the other', '5'), await send('one', '500')];
+  assert.deepEqual(told, [200, 200, 422]);
+});

@@ -94,3 +94,15 @@ test('an attempt that a majority refuses waits for no other server', limited, as
   assert.equal(await other.tryAcquire(), false);
   assert.ok(performance.now() - began < 5_000, 'not for its lease of ten seconds');
 });
+
+test('a minority that refuses at once takes no lock away', limited, async (t) => {
+  await lockOf(clients(), {}).acquire();
+  const proxies = await proxiesFor(t);
+  const own = clientsBy(t, proxies);
+  await Promise.all(own.map((each) => each.ping()));
+  await three.servers[0]?.admin.set('mutex:a', 'other');
+  for (const proxy of proxies.slice(1)) proxy.delayMs = SLOW_MS;
+  const lock = lockOf(own, TAKE_OVER);
+  assert.equal(await lock.tryAcquire(), true);
+  await lock.release();
+});

@@ -68,6 +68,7 @@ test('run says for whom it waits, and since when', async () => {
       ),
     );
   await terminal.shows(said(`web-1 \\(since ${time} or later,`));
+  assert.doesNotMatch(terminal.screen(), /;/, 'its holder lives, so there is no advice');
   await first.release();
   await terminal.shows(/^done$/m);
 });

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -113,19 +113,24 @@ test('a handler by itself: files, events, and a release for whom it is allowed',
   ui.close();
 });
 
-/** A manager that counts how often the page looks. */
-function counted(): { locks: LockManager; looks(): number } {
+/** A manager that counts how often the page looks, and that `close` closes. */
+function counted(): { locks: LockManager; looks(): number; close(): void } {
   let looks = 0;
+  const events = new EventEmitter();
   const query = async () => {
     looks += 1;
     return { held: [], pending: [] };
   };
-  return { locks: { query, once() {}, off() {} } as never, looks: () => looks };
+  return {
+    locks: Object.assign(events, { query }) as never,
+    looks: () => looks,
+    close: () => void events.emit('close'),
+  };
 }
 
-test('a client that leaves ends its stream, by an abort and by a cancel; so does close', async () => {
-  for (const how of ['abort', 'cancel', 'close'] as const) {
-    const { locks: looked, looks } = counted();
+test('a client that leaves ends its stream, by an abort and by a cancel; so does close, also of the manager', async () => {
+  for (const how of ['abort', 'cancel', 'close', 'close of the manager'] as const) {
+    const { locks: looked, looks, close } = counted();
     const ui = fetchLockUi({ locks: looked, ...OPTIONS });
     const left = new AbortController();
     const answer = await ui(new Request(`${BASE}events`, { signal: left.signal }));
@@ -133,7 +138,8 @@ test('a client that leaves ends its stream, by an abort and by a cancel; so does
     await until(() => looks() > 1, 'looks');
     if (how === 'cancel') await reader.cancel();
     else if (how === 'abort') left.abort();
-    else ui.close();
+    else if (how === 'close') ui.close();
+    else close();
     for (;;) if ((await reader.read()).done) break;
     const [before, again] = [looks(), counted()];
     const other = fetchLockUi({ locks: again.locks, ...OPTIONS });
