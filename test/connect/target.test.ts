@@ -55,6 +55,11 @@ for (const [url, message] of REFUSED) {
 }
 
 test('connect: refuses a target that is no URL', async () => {
+  for (const sentinel of [null, 6379]) {
+    const target = { sentinels: [sentinel as never], master: 'm' };
+    const message = /must be a URL, 'host:port' or \{ host, port \}/;
+    await assert.rejects(connect(target), { code: 'ERR_INVALID_ARG_TYPE', message });
+  }
   await assert.rejects(connect(6379 as never), { code: 'ERR_INVALID_ARG_TYPE' });
 });
 

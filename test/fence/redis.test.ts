@@ -101,6 +101,7 @@ test('wrong arguments are told before anything is sent', async () => {
   const wrong: [Promise<unknown>, RegExp][] = [
     [fencedSet(client, { name: 'a', fence: 0 }, 'k', 'v'), /1 or more, got 0/],
     [fencedSet(client, EARLY, 'k', 'v', { ttl: 0 }), /"ttl" must be whole ms/],
+    [fencedEval(client, EARLY, 1 as never, { keys: ['k'] }), /the script must be a string/],
     [
       fencedEval(client, EARLY, 'return 1', { keys: [] as never }),
       /the first key must be a string/,

@@ -134,6 +134,16 @@ for (const kind of ['redis', 'memory'] as const) {
       assert.deepEqual(a.stats().leads, []);
     });
 
+    test('a candidate that ends leaves another of its process in the statistics', async () => {
+      const [a] = await start();
+      await new Candidate(a).leads();
+      const second = new Candidate(a);
+      await until(() => isWaiting(a), 'the second to wait');
+      second.stop.abort();
+      await second.ended;
+      assert.deepEqual(a.stats().leads, [{ name: 'job', leading: true, waiting: false }]);
+    });
+
     test('who is told to stop while it waits does not wait any more', async () => {
       const [a, b] = await start();
       const first = new Candidate(a);

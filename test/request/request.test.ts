@@ -163,3 +163,9 @@ test('options behind the callback are refused, and the callback is not called', 
   await assert.rejects(wrong, TypeError);
   assert.equal(await server.admin.exists('lock:x'), 0);
 });
+
+test('of several names none may begin with a hyphen', async () => {
+  const locks = await connect(server.url);
+  const request = locks.request(['a', '-b'], {}, () => assert.fail('called'));
+  await assert.rejects(request, /must not begin with a hyphen/);
+});
