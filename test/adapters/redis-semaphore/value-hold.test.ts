@@ -33,9 +33,11 @@ function clientsBy(t: TestContext, proxies: readonly FaultProxy[]): Redis[] {
 const clients = () => three.servers.map((each) => three.client(each));
 const lockOf = (own: Redis[], options: LockOptions) =>
   new RedlockMutex(own, 'a', { identifier: 'job', ...options });
+/** Takes the lock, and leaves it: it would be lost to the next test, or to whom takes it over. */
+const hold = () => lockOf(clients(), { refreshInterval: 0 }).acquire();
 
 test('clients that are about to connect take a lock over, and acquire one', limited, async (t) => {
-  await lockOf(clients(), {}).acquire();
+  await hold();
   for (const options of [TAKE_OVER, ONE_ATTEMPT]) {
     const proxies = await proxiesFor(t);
     const cold = clientsBy(t, proxies);
@@ -83,7 +85,7 @@ test('a refresh may take as long as the lease lasts', limited, async (t) => {
 });
 
 test('an attempt that a majority refuses waits for no other server', limited, async (t) => {
-  await lockOf(clients(), {}).acquire();
+  await hold();
   const proxies = await proxiesFor(t);
   const own = clientsBy(t, proxies);
   await Promise.all(own.map((each) => each.ping()));
@@ -96,7 +98,7 @@ test('an attempt that a majority refuses waits for no other server', limited, as
 });
 
 test('a minority that refuses at once takes no lock away', limited, async (t) => {
-  await lockOf(clients(), {}).acquire();
+  await hold();
   const proxies = await proxiesFor(t);
   const own = clientsBy(t, proxies);
   await Promise.all(own.map((each) => each.ping()));

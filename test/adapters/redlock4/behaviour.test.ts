@@ -142,7 +142,9 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     const lock = await redlock.lock('a', 10_000);
     assert.equal(copy(lock).value, lock.value);
     assert.deepEqual(Object.keys(copy(lock)).sort(), Object.keys(lock).sort());
-    await redlock.extend(copy(lock), LONG_MS);
+    const plain = copy(lock);
+    await redlock.extend(plain, LONG_MS);
+    assert.equal(plain.value, await three.server.admin.get('a'));
     assert.ok((await three.server.admin.pttl('a')) > LONG_MS / 2);
     await redlock.unlock(copy(lock));
     assert.equal(await three.server.admin.exists('a'), 0);
