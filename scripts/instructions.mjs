@@ -1,6 +1,6 @@
-// Counts what a lock costs the client: instructions, bytes, and misses of the caches. A machine's speed varies by a third within
-// minutes; counts of instructions vary by a percent, so they show a change of a few. Needs valgrind. What the kernel does
-// is not counted, nor what V8's compilers and its collector of old objects do.
+// Counts what a lock costs the client: instructions, bytes, and misses of the caches. A machine's speed varies by a third
+// within minutes; counts of instructions vary by one or two percent, so they show a change of a few. Needs valgrind. What the
+// kernel does is not counted, nor what V8's compilers and its collector of old objects do.
 //
 //   npm run instructions [-- WORD...]        the scenarios whose name contains a word, or all
 //   npm run instructions -- --check          fails if one costs more than instructions/figures.json allows
@@ -87,7 +87,8 @@ async function again(wanted) {
 }
 
 async function count(scenario) {
-  const now = await countInstructions(scenario, Number(options.units), options);
+  const { units, misses } = options;
+  const now = await countInstructions(scenario, Number(units), { misses });
   counts[scenario] = lower(now, counts[scenario]);
   const whole = columns.map((each) => Math.round(now[each]).toLocaleString('en'));
   console.log(row(scenario, [...whole, (now.all / counts[YARDSTICK].all).toFixed(3)]));

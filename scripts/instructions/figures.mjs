@@ -9,7 +9,7 @@ const KINDS = ['instructions', 'memory'];
 
 /** More than this part above its figure is too much. */
 const TOLERANCES = {
-  // Counts of one build differ by less: a tick of the event loop reads as many answers as have come.
+  // Counts of one build differ by up to 2.5 %, since a turn of the event loop reads as many answers as have come.
   instructions: 0.03,
   // A process's memory varies by a megabyte, which is 25 bytes for each of 40 000 locks.
   memory: 0.1,

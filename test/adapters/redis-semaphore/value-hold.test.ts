@@ -33,8 +33,8 @@ function clientsBy(t: TestContext, proxies: readonly FaultProxy[]): Redis[] {
 const clients = () => three.servers.map((each) => three.client(each));
 const lockOf = (own: Redis[], options: LockOptions) =>
   new RedlockMutex(own, 'a', { identifier: 'job', ...options });
-/** Takes the lock, and leaves it: it would be lost to the next test, or to whom takes it over. */
-const hold = () => lockOf(clients(), { refreshInterval: 0 }).acquire();
+/** Takes the lock for another to find. A refresh would throw once the next test, or who takes it over, has removed it. */
+const hold = () => lockOf(clients(), { refreshInterval: 0, lockTimeout: 60_000 }).acquire();
 
 test('clients that are about to connect take a lock over, and acquire one', limited, async (t) => {
   await hold();

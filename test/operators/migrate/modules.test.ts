@@ -384,25 +384,16 @@ test('a value is followed through eight files, and no further', async () => {
 test('the manager is made behind the last import, and behind a require', async () => {
   const manager = "const locks = connectLazily(kv, { prefix: '' });";
   const log = 'log.info(1);\n';
-  for (const [name, lines, lock, store] of [
-    [
-      'job.mjs',
-      ["import { kv } from './store.js';", "import { log } from './log.js';"],
-      LOCK,
-      EXPORTS,
-    ],
-    [
-      'job.cjs',
-      ["const log = require('./log');", "const kv = require('./store');"],
-      LOCK_CJS,
-      REQUIRES,
-    ],
+  const [taken, files] = EXPORTS['a name'] ?? assert.fail();
+  const [required, modules] = REQUIRES['the module'] ?? assert.fail();
+  for (const [name, first, last, lock, others] of [
+    ['job.mjs', taken, "import { log } from './log.js';", LOCK, files],
+    ['job.cjs', "const log = require('./log');", required, LOCK_CJS, modules],
   ] as const) {
-    const [, files = {}] = Object.values(store)[0] ?? [];
-    const folder = folderOf({ ...files, [name]: `${lines.join('\n')}\n${log}${lock}` });
+    const folder = folderOf({ ...others, [name]: `${first}\n${last}\n${log}${lock}` });
     await reportOf(folder, '--write');
     const written = read(folder, name).split('\n');
-    assert.ok(written.indexOf(manager) > written.indexOf(lines[1]), written.join('\n'));
+    assert.ok(written.indexOf(manager) > written.indexOf(last), written.join('\n'));
     assert.ok(written.indexOf(manager) < written.indexOf(log.trim()), written.join('\n'));
   }
 });
